@@ -1,0 +1,10 @@
+//! What everything else speaks of: errors, days, tables, layouts, schemas, ready settings. Knows no other room.
+
+pub mod counts;
+pub mod error;
+pub mod format;
+pub mod layout;
+pub mod run;
+pub mod schema;
+pub mod settings;
+pub mod table;
