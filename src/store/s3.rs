@@ -3,6 +3,14 @@
 mod client;
 mod errors;
 mod options;
+mod refusal;
+
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
+mod requests;
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,9 +24,9 @@ use aws_sdk_s3::types::{ChecksumAlgorithm, ChecksumType, CompletedMultipartUploa
 use bytes::Bytes;
 
 pub use self::client::{Address, Clients, Retries};
-use self::errors::{Refusal, Target};
 pub use self::options::RequestOptions;
 use self::options::{addressed, making_an_object};
+use self::refusal::{Refusal, Target};
 use super::checksum::Crc64Nvme;
 use super::operation::Operation;
 use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
@@ -211,7 +219,7 @@ impl S3Bucket {
             Error::retryable(format!("the connection broke while `{key}` was read, call again")).with_source(cause)
         })?;
         let body = body.into_bytes();
-        if promised.is_some_and(|promised| promised != body.len() as i64) {
+        if promised.is_some_and(|promised| u64::try_from(promised) != Ok(body.len() as u64)) {
             return Err(self.odd_answer(Operation::GetObject, key, "is shorter than it says"));
         }
         Ok(Ok((body, etag)))

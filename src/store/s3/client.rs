@@ -18,9 +18,9 @@ use crate::domain::settings::{Destination, Staging, State};
 /// A connection that is not there by then is tried again.
 const CONNECT: Duration = Duration::from_secs(5);
 /// The longest that one attempt of an ordinary request takes until its answer's headers are there.
-const ATTEMPT: Duration = Duration::from_secs(60);
+const ATTEMPT: Duration = Duration::from_mins(1);
 /// The same for completing an upload: S3 says that it "can take several minutes".
-const COMPLETE_ATTEMPT: Duration = Duration::from_secs(300);
+const COMPLETE_ATTEMPT: Duration = Duration::from_mins(5);
 /// The slowest upload that is waited for, in bytes a second, on top of [`ATTEMPT`]: a part of 16 MiB gets 316 seconds.
 const SLOWEST_UPLOAD: u64 = 64 * 1024;
 /// What a request's attempts may wait for in all, beside two whole attempts.
@@ -141,7 +141,7 @@ impl Clients {
         let budget = TokenBucket::builder().capacity(10_000).refill_rate(50.0).build();
         let stalled = StalledStreamProtectionConfig::enabled().grace_period(STALLED).build();
         let mut builder = Builder::from(&self.config)
-            .endpoint_resolver(Addressing { path_style: address.path_style, rules: DefaultResolver::new() })
+            .endpoint_resolver(Addressing::new(address.path_style))
             .retry_config(retry)
             .retry_partition(RetryPartition::custom("dayport").token_bucket(budget).build())
             .timeout_config(timeouts(ATTEMPT))
@@ -182,9 +182,15 @@ pub(super) fn patient_for_completion() -> Builder {
 /// The SDK's endpoint rules, with path style wherever a bucket's name can't be, or needn't be, a host name: dots would break the
 /// TLS name check, and a custom endpoint (a local one above all) has no names below its own.
 #[derive(Debug)]
-struct Addressing {
+pub(super) struct Addressing {
     path_style: bool,
     rules: DefaultResolver,
+}
+
+impl Addressing {
+    pub(super) fn new(path_style: bool) -> Self {
+        Addressing { path_style, rules: DefaultResolver::new() }
+    }
 }
 
 impl ResolveEndpoint for Addressing {
