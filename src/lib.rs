@@ -2,4 +2,6 @@
 
 pub mod domain;
 #[cfg(feature = "aws")]
+pub mod run;
+#[cfg(feature = "aws")]
 pub mod store;
