@@ -5,4 +5,6 @@ pub mod domain;
 pub mod files;
 pub mod records;
 #[cfg(feature = "aws")]
+pub mod run;
+#[cfg(feature = "aws")]
 pub mod store;

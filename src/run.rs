@@ -1,0 +1,14 @@
+//! One day to one destination: plan, journal, commit; everything that makes a run happen once, or not at all.
+//!
+//! Two stores take part. The state bucket (`List + Read + Write`) holds the [`head`] of each destination, the [`journal`] of each run,
+//! the [`registry`] and the [`quarantine`]; the customer's bucket is only written to (`Multipart + Write + Delete`). The head alone
+//! decides: what it does not hold, by a conditional write of whoever holds its lease, has not happened.
+
+pub mod clock;
+pub mod document;
+pub mod head;
+pub mod journal;
+pub mod lanes;
+pub mod lease;
+pub mod paths;
+pub mod plan;

@@ -1,0 +1,617 @@
+//! A run's own documents: a small state, and lists beside it that are written once and never changed.
+//!
+//! Under `runs/<destination>/<day>/<generation>/`:
+//!
+//! - `state.json`: [`RunState`], moved by conditional writes;
+//! - `staged-<epoch>.json`: the staged objects that the export reads;
+//! - `open-<attempt>-<n>.json`: uploads that were begun;
+//! - `shard-<number>-<attempt>.json`, `again-<number>-<attempt>.json`: [`ShardDone`], what a shard yielded, and what its second pass did;
+//! - `<name>-<epoch>.json`: whatever else an export fixes once, such as the schemas that it guessed;
+//! - `commit-<attempt>.json`: the whole list of a commit.
+//!
+//! An *attempt* is one invocation's work on the run; each begins by a conditional write that also says which shards of the attempts
+//! before it are kept. So a holder that stalled and wakes after a takeover can only write documents that nobody will read, and what is
+//! not kept may be aborted: that it is not kept was recorded first. An *epoch* is the attempt at which the export last began from
+//! nothing, because the build, the configuration, the registry or the staged objects were others than before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::document::{self, FORM};
+use super::head::{CommitRef, DayCommit, OpenRun};
+use super::lanes::{LANES, bounded};
+use super::paths::Paths;
+use crate::domain::counts::Counts;
+use crate::domain::error::{Error, Kind, Result};
+use crate::domain::run::{Day, RunId, Transfer};
+use crate::domain::table::{SyncMode, TableName};
+use crate::store::ports::{Condition, List, Multipart, ObjectInfo, Put, Read, Upload, Write};
+
+/// A multipart upload that was begun.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct OpenUpload {
+    /// The object's key.
+    pub key: String,
+    /// The upload's id.
+    pub id: String,
+}
+
+/// A file whose parts are all uploaded and that nobody can see yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinishedFile {
+    /// Its table.
+    pub table: TableName,
+    /// Its table's sync mode.
+    pub sync: SyncMode,
+    /// The day of the partition that its key lies in (pontoon's `dt` included); `None` where the key has no partition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition_day: Option<Day>,
+    /// The shard in its name.
+    pub shard: u32,
+    /// The file number in its name.
+    pub file: u32,
+    /// All that completing it needs.
+    pub upload: Upload,
+    /// Rows.
+    pub rows: u64,
+    /// When the upload was begun, in milliseconds since 1970: no later than its create request was sent.
+    pub created_millis: i64,
+}
+
+/// What became of one staged object's records in one shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectCounts {
+    /// The object's key.
+    pub key: String,
+    /// Its counts.
+    pub counts: Counts,
+    /// Why the whole object was left out (`on_damaged_object = "skip"`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+/// What a shard learned of one table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TableFacts {
+    /// Rows in the shard's files.
+    pub rows: u64,
+    /// Bytes of its largest record.
+    pub largest_record: u64,
+    /// Values that went to the rescue column, by the path of the column that they did not fit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rescued: BTreeMap<String, u64>,
+    /// The kinds that were seen, in the form that the export gives them.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub evidence: serde_json::Value,
+}
+
+/// What a shard yielded. Every part of every file in it is uploaded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShardDone {
+    /// The document's form.
+    pub form: u32,
+    /// The shard's number.
+    pub number: u32,
+    /// The one snapshot table that it makes, if it is a snapshot's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<TableName>,
+    /// As in [`super::plan::Shard::own_folder`].
+    #[serde(default)]
+    pub own_folder: bool,
+    /// Its files, in the order in which they were ended.
+    pub files: Vec<FinishedFile>,
+    /// By table. A table without rows may be here for what it counted.
+    pub tables: BTreeMap<TableName, TableFacts>,
+    /// By staged object, in key order.
+    pub objects: Vec<ObjectCounts>,
+    /// Quarantined records by reason.
+    pub reasons: BTreeMap<String, u64>,
+    /// Those of the quarantined that no organisation can be told of: outside the ratio, and not told to the customer.
+    pub unattributed: u64,
+    /// Keys of the quarantine's parts in the state bucket.
+    pub quarantine: Vec<String>,
+    /// What the answer should say, such as a file that ended early because scratch was full.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl ShardDone {
+    /// The shard's counts in total. `rescued` is taken from the tables, since a second pass changes it.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let mut total = Counts::default();
+        for object in &self.objects {
+            total += object.counts;
+        }
+        total.rescued = self.tables.values().flat_map(|facts| facts.rescued.values()).sum();
+        total
+    }
+
+    /// This shard with `again`, the second pass over some of its tables, put in their place.
+    #[must_use]
+    pub fn with_second_pass(mut self, again: ShardDone) -> ShardDone {
+        self.files.retain(|file| !again.tables.contains_key(&file.table));
+        self.files.extend(again.files);
+        self.tables.extend(again.tables);
+        self.notes.extend(again.notes);
+        self
+    }
+}
+
+/// Which pass over the input a document is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pass {
+    /// The first, over everything, with the schemas that were guessed.
+    First,
+    /// The second, over the tables that were guessed wrong.
+    Second,
+}
+
+impl Pass {
+    fn name(self) -> &'static str {
+        match self {
+            Pass::First => "shard",
+            Pass::Second => "again",
+        }
+    }
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It has its documents; nothing is read yet.
+    Planned,
+    /// Files are being made.
+    Exporting,
+    /// The head holds its commit: it is rolled forward by whoever comes next.
+    Committing,
+    /// It is done.
+    Committed,
+    /// It ended with a failure; the next trigger goes on from what it has, or, if its commit can't be finished, a forced re-run mends it.
+    Failed,
+}
+
+/// Why a run ended without a commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The kind's name.
+    pub kind: String,
+    /// What is told.
+    pub message: String,
+}
+
+/// A shard's document that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Kept {
+    /// The pass.
+    pub pass: Pass,
+    /// The shard.
+    pub number: u32,
+    /// The attempt that wrote it.
+    pub attempt: u32,
+}
+
+/// What has to be the same for finished shards to be kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    /// The build.
+    pub build: String,
+    /// The digest of the destination's ready settings.
+    pub configuration: String,
+    /// The digest of the head's registry versions ([`super::head::Head::registry_digest`]).
+    pub registry: String,
+    /// The digest of the staged objects ([`staged_digest`]).
+    pub staged: String,
+}
+
+/// The digest of a day's staged objects: keys, sizes and ETags, in key order.
+#[must_use]
+pub fn staged_digest(objects: &[ObjectInfo]) -> String {
+    let mut ordered: Vec<&ObjectInfo> = objects.iter().collect();
+    ordered.sort_by(|a, b| a.key.cmp(&b.key));
+    let mut digest = Sha256::new();
+    for object in ordered {
+        digest.update(format!("{}\0{}\0{}\0", object.key, object.size, object.etag));
+    }
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A run's small state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunState {
+    /// The document's form.
+    pub form: u32,
+    /// Destination and day.
+    pub run: RunId,
+    /// How often the day was run again: 0 the first time.
+    pub generation: u32,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Why it ended, with `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The invocation that works or worked on it, counted from 0.
+    pub attempt: u32,
+    /// The attempt at which the export began from nothing.
+    pub epoch: u32,
+    /// Shards of earlier attempts that are kept.
+    pub kept: Vec<Kept>,
+    /// What they depend on.
+    pub fingerprint: Fingerprint,
+    /// When the transfer started.
+    pub transfer: Transfer,
+    /// The ids of the triggers that forced it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forces: Vec<String>,
+    /// How many invocations in a row ended at their deadline without a finished shard.
+    #[serde(default)]
+    pub idle: u32,
+    /// The nonce of the last write.
+    pub write: String,
+}
+
+/// A run's documents, in the hands of the invocation that holds the destination's lease.
+pub struct Journal<'a, S> {
+    store: &'a S,
+    paths: Paths,
+    day: Day,
+    generation: u32,
+    holder: String,
+    writes: u64,
+    state: RunState,
+    etag: Option<String>,
+    finished: BTreeMap<(Pass, u32), ShardDone>,
+    finished_at_start: usize,
+    orphans: BTreeSet<OpenUpload>,
+    aborted: BTreeSet<OpenUpload>,
+    opens_written: AtomicU32,
+}
+
+impl<'a, S> Journal<'a, S>
+where
+    S: List + Read + Write + Sync,
+{
+    /// Begins an attempt at a run whose head entry is `open`: goes on from what earlier attempts finished if `fingerprint` is the same,
+    /// else starts over. `staged` are the objects that the export reads.
+    ///
+    /// Call [`Journal::abort_orphans`] next.
+    pub async fn begin(
+        store: &'a S,
+        paths: &Paths,
+        day: Day,
+        open: &OpenRun,
+        holder: &str,
+        fingerprint: &Fingerprint,
+        staged: &[ObjectInfo],
+    ) -> Result<Journal<'a, S>> {
+        let generation = open.generation;
+        let found = Documents::load(store, paths, day, generation).await?;
+        let key = paths.run_state(day, generation);
+        let before: Option<(RunState, String)> = match store.read_small(&key).await? {
+            Some((bytes, etag)) => Some((document::decode(&key, &bytes)?, etag)),
+            None => None,
+        };
+        let same = before.as_ref().filter(|(state, _)| state.fingerprint == *fingerprint);
+        // Without its staged list an attempt died before it read anything.
+        let resumed = match same {
+            Some((state, _)) => {
+                let staged: Option<Vec<ObjectInfo>> =
+                    document::read(store, &staged_key(paths, day, generation, state.epoch)).await?;
+                staged.map(|_| state)
+            }
+            None => None,
+        };
+        let attempt = before.as_ref().map_or(0, |(state, _)| state.attempt + 1);
+        let kept: Vec<Kept> = resumed.map(|state| found.kept_after(state)).unwrap_or_default();
+        let state = RunState {
+            form: FORM,
+            run: RunId { destination: paths.destination().to_owned(), day },
+            generation,
+            phase: if kept.is_empty() { Phase::Planned } else { Phase::Exporting },
+            failure: None,
+            attempt,
+            epoch: resumed.map_or(attempt, |state| state.epoch),
+            kept,
+            fingerprint: fingerprint.clone(),
+            transfer: open.transfer,
+            forces: open.forces.clone(),
+            idle: resumed.map_or(0, |state| state.idle),
+            write: String::new(),
+        };
+        let finished: BTreeMap<(Pass, u32), ShardDone> =
+            state.kept.iter().filter_map(|kept| Some(((kept.pass, kept.number), found.shards.get(kept)?.clone()))).collect();
+        let is_new_epoch = state.epoch == attempt;
+        let mut journal = Journal {
+            store,
+            paths: paths.clone(),
+            day,
+            generation,
+            holder: holder.to_owned(),
+            writes: 0,
+            state,
+            etag: before.map(|(_, etag)| etag),
+            finished_at_start: finished.len(),
+            orphans: found.uploads_beside(finished.values()),
+            aborted: BTreeSet::new(),
+            finished,
+            opens_written: AtomicU32::new(0),
+        };
+        journal.write_state().await?;
+        if is_new_epoch {
+            document::write(store, &staged_key(paths, day, generation, attempt), &staged).await?;
+        }
+        Ok(journal)
+    }
+
+    /// Where the run stands.
+    #[must_use]
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// What is finished so far, by pass and shard; these need not be done again.
+    #[must_use]
+    pub fn finished(&self) -> &BTreeMap<(Pass, u32), ShardDone> {
+        &self.finished
+    }
+
+    /// What is finished, the second pass put in place of the first, by shard.
+    #[must_use]
+    pub fn shards(&self) -> Vec<ShardDone> {
+        let firsts = self.finished.iter().filter(|((pass, _), _)| *pass == Pass::First);
+        firsts
+            .map(|((_, number), first)| match self.finished.get(&(Pass::Second, *number)) {
+                Some(second) => first.clone().with_second_pass(second.clone()),
+                None => first.clone(),
+            })
+            .collect()
+    }
+
+    /// Notes uploads that were begun, so that they end completed or aborted even if this invocation dies. To be called before their
+    /// first part is sent.
+    pub async fn record_uploads(&self, uploads: &[OpenUpload]) -> Result<()> {
+        let number = self.opens_written.fetch_add(1, Ordering::Relaxed);
+        let key = format!("{}open-{}-{number}.json", self.folder(), self.state.attempt);
+        document::write(self.store, &key, &uploads).await
+    }
+
+    /// Notes a finished shard. After an error it may or may not be noted: its uploads must then be left as they are, the next attempt
+    /// finds out.
+    pub async fn record_shard(&mut self, pass: Pass, mut done: ShardDone) -> Result<()> {
+        done.form = FORM;
+        let key = format!("{}{}-{:03}-{}.json", self.folder(), pass.name(), done.number, self.state.attempt);
+        document::write(self.store, &key, &done).await?;
+        self.finished.insert((pass, done.number), done);
+        Ok(())
+    }
+
+    /// Fixes a document of the export once for all attempts that go on from each other, such as the schemas that were guessed: the
+    /// first value that was given under `name` (`[a-z]+`) is what every later call returns.
+    pub async fn fix<T: Serialize + DeserializeOwned>(&self, name: &str, value: T) -> Result<T> {
+        document::write_once(self.store, &self.fixed_key(name), value).await
+    }
+
+    /// What was fixed under `name`, if anything was.
+    pub async fn fixed<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+        document::read(self.store, &self.fixed_key(name)).await
+    }
+
+    /// Aborts what earlier attempts began and nobody keeps. Nothing that is done later can want it: that was recorded before.
+    pub async fn abort_orphans(&mut self, customer: &(impl Multipart + Sync)) -> Result<()> {
+        let orphans = std::mem::take(&mut self.orphans);
+        bounded(&orphans, LANES, |upload| customer.abort(&upload.key, &upload.id)).await?;
+        self.aborted = orphans;
+        Ok(())
+    }
+
+    /// Every recorded upload that is neither in `files` nor known to be aborted: what the commit has to abort. Looks again, since a
+    /// holder that woke after the takeover may have recorded more.
+    pub async fn leftovers(&self, files: impl IntoIterator<Item = &FinishedFile>) -> Result<Vec<OpenUpload>> {
+        let found = Documents::load(self.store, &self.paths, self.day, self.generation).await?;
+        let wanted: BTreeSet<OpenUpload> = files.into_iter().map(FinishedFile::open_upload).collect();
+        let all = found.uploads_beside(std::iter::empty());
+        Ok(all.into_iter().filter(|upload| !wanted.contains(upload) && !self.aborted.contains(upload)).collect())
+    }
+
+    /// Notes that files are being made.
+    pub async fn exporting(&mut self) -> Result<()> {
+        if self.state.phase == Phase::Exporting {
+            return Ok(());
+        }
+        self.state.phase = Phase::Exporting;
+        self.write_state().await
+    }
+
+    /// Notes that this invocation ends at its deadline, to be continued. The second in a row that finished no shard is the vendor's to
+    /// mend.
+    pub async fn continued(&mut self) -> Result<()> {
+        const MOST_IDLE: u32 = 2;
+        let has_progress = self.finished.len() > self.finished_at_start;
+        self.state.idle = if has_progress { 0 } else { self.state.idle + 1 };
+        self.write_state().await?;
+        if self.state.idle < MOST_IDLE {
+            return Ok(());
+        }
+        Err(Error::vendor(format!(
+            "{} invocations in a row ended without finishing one shard of {}, give the function more memory or time, make `run.shard_size` smaller, or stage smaller objects",
+            self.state.idle, self.state.run
+        )))
+    }
+
+    /// Notes why this invocation gives up.
+    pub async fn failed(&mut self, error: &Error) -> Result<()> {
+        self.state.phase = Phase::Failed;
+        self.state.failure = Some(Failure { kind: error.kind().name().to_owned(), message: error.to_string() });
+        self.write_state().await
+    }
+
+    fn folder(&self) -> String {
+        self.paths.run(self.day, self.generation)
+    }
+
+    fn fixed_key(&self, name: &str) -> String {
+        format!("{}{name}-{}.json", self.folder(), self.state.epoch)
+    }
+
+    async fn write_state(&mut self) -> Result<()> {
+        self.state.write = format!("{}-{}", self.holder, self.writes);
+        self.writes += 1;
+        let key = self.paths.run_state(self.day, self.generation);
+        let body = document::encode(&self.state)?;
+        let condition = self.etag.clone().map_or(Condition::Absent, Condition::Unchanged);
+        let failure = match self.store.put(&key, body, "application/json", &condition).await {
+            Ok(Put::Done(etag)) => {
+                self.etag = Some(etag);
+                return Ok(());
+            }
+            Ok(Put::Lost) => None,
+            Err(error) if error.kind() == Kind::Retryable => Some(error),
+            Err(error) => return Err(error),
+        };
+        if let Some((bytes, etag)) = self.store.read_small(&key).await? {
+            let standing: RunState = document::decode(&key, &bytes)?;
+            if standing.write == self.state.write {
+                self.etag = Some(etag);
+                return Ok(());
+            }
+        }
+        Err(failure.unwrap_or_else(|| {
+            Error::retryable(format!(
+                "another invocation works on {} too, it goes on from what is recorded: nothing to do",
+                self.state.run
+            ))
+        }))
+    }
+}
+
+impl FinishedFile {
+    /// Its upload, as one that was begun.
+    #[must_use]
+    pub fn open_upload(&self) -> OpenUpload {
+        OpenUpload { key: self.upload.key.clone(), id: self.upload.id.clone() }
+    }
+}
+
+fn staged_key(paths: &Paths, day: Day, generation: u32, epoch: u32) -> String {
+    format!("{}staged-{epoch}.json", paths.run(day, generation))
+}
+
+/// The staged objects that the attempt `epoch` of a run was begun with; to see what came later.
+pub async fn staged(
+    store: &(impl Read + Sync),
+    paths: &Paths,
+    day: Day,
+    generation: u32,
+    epoch: u32,
+) -> Result<Option<Vec<ObjectInfo>>> {
+    document::read(store, &staged_key(paths, day, generation, epoch)).await
+}
+
+/// Where a run stands, read from its state document; `None` if it has none yet.
+pub async fn run_state(store: &(impl Read + Sync), paths: &Paths, day: Day, generation: u32) -> Result<Option<RunState>> {
+    document::read(store, &paths.run_state(day, generation)).await
+}
+
+/// Moves a run's state to a phase it reached by the head's word, which has decided already: whoever reads it is told, nobody acts on it.
+pub async fn note_phase(
+    store: &(impl Read + Write + Sync),
+    paths: &Paths,
+    day: Day,
+    generation: u32,
+    phase: Phase,
+    error: Option<&Error>,
+) -> Result<()> {
+    const TRIES: usize = 5;
+    let key = paths.run_state(day, generation);
+    for _ in 0..TRIES {
+        let Some((bytes, etag)) = store.read_small(&key).await? else { return Ok(()) };
+        let mut state: RunState = document::decode(&key, &bytes)?;
+        let failure = error.map(|error| Failure { kind: error.kind().name().to_owned(), message: error.to_string() });
+        if state.phase == phase && state.failure == failure {
+            return Ok(());
+        }
+        (state.phase, state.failure) = (phase, failure);
+        if let Put::Done(_) = store.put(&key, document::encode(&state)?, "application/json", &Condition::Unchanged(etag)).await? {
+            return Ok(());
+        }
+    }
+    Err(Error::retryable(format!("the state document `{key}` is being written by somebody else, try again")))
+}
+
+/// The last commit of a day that the head has forgotten, found by listing the day's runs.
+pub async fn last_commit(store: &(impl List + Read + Sync), paths: &Paths, day: Day) -> Result<Option<DayCommit>> {
+    let folder = paths.day(day);
+    let listing = store.list_all(&folder).await?;
+    let generations: BTreeSet<u32> =
+        listing.iter().filter_map(|object| object.key.strip_prefix(&folder)?.strip_suffix("/state.json")?.parse().ok()).collect();
+    let mut last: Option<DayCommit> = None;
+    for generation in generations {
+        let Some(state) = run_state(store, paths, day, generation).await? else { continue };
+        if state.phase != Phase::Committed {
+            continue;
+        }
+        let mut forces = last.map(|done| done.forces).unwrap_or_default();
+        forces.extend(state.forces);
+        last = Some(DayCommit { commit: CommitRef { generation, attempt: state.attempt }, forces });
+    }
+    Ok(last)
+}
+
+/// What lies in a run's folder.
+#[derive(Default)]
+struct Documents {
+    shards: BTreeMap<Kept, ShardDone>,
+    begun: BTreeSet<OpenUpload>,
+}
+
+impl Documents {
+    async fn load(store: &(impl List + Read + Sync), paths: &Paths, day: Day, generation: u32) -> Result<Documents> {
+        let folder = paths.run(day, generation);
+        let listing = store.list_all(&folder).await?;
+        let names = listing.iter().filter_map(|object| Some((object.key.as_str(), object.key.strip_prefix(&folder)?)));
+        let (mut shards, mut opens) = (Vec::new(), Vec::new());
+        for (key, name) in names {
+            let stem = name.strip_suffix(".json").unwrap_or_default();
+            let mut parts = stem.split('-');
+            let (Some(word), Some(first), Some(second)) = (parts.next(), parts.next(), parts.next()) else { continue };
+            let (Ok(first), Ok(second)) = (first.parse::<u32>(), second.parse::<u32>()) else { continue };
+            let pass = [Pass::First, Pass::Second].into_iter().find(|pass| pass.name() == word);
+            match pass {
+                Some(pass) => shards.push((key, Kept { pass, number: first, attempt: second })),
+                None if word == "open" => opens.push(key),
+                None => {}
+            }
+        }
+        let shards =
+            bounded(
+                shards,
+                LANES,
+                |(key, kept)| async move { Ok((kept, document::read_present::<ShardDone>(store, key).await?)) },
+            );
+        let shards = shards.await?.into_iter().collect();
+        let begun = bounded(opens, LANES, |key| document::read_present::<Vec<OpenUpload>>(store, key)).await?;
+        Ok(Documents { shards, begun: begun.into_iter().flatten().collect() })
+    }
+
+    /// The documents that count for the attempt after `state`: those that it kept, and those that it wrote.
+    fn kept_after(&self, state: &RunState) -> Vec<Kept> {
+        self.shards.keys().filter(|kept| kept.attempt == state.attempt || state.kept.contains(kept)).copied().collect()
+    }
+
+    /// Every upload that is recorded somewhere, but for those of `kept`.
+    fn uploads_beside<'d>(&self, kept: impl Iterator<Item = &'d ShardDone>) -> BTreeSet<OpenUpload> {
+        let uploads_of = |done: &ShardDone| done.files.iter().map(FinishedFile::open_upload).collect::<Vec<_>>();
+        let mut all = self.begun.clone();
+        all.extend(self.shards.values().flat_map(uploads_of));
+        for upload in kept.flat_map(uploads_of) {
+            all.remove(&upload);
+        }
+        all
+    }
+}

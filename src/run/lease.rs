@@ -1,0 +1,300 @@
+//! The lease on a destination's head: one holder, by conditional writes, judged by the watcher's own clock.
+//!
+//! A watcher takes a lease over when it has seen the head's ETag unchanged for a whole lease: from the end of the read that first saw
+//! it to the beginning of the read that saw it last. A holder counts from the beginning of its last write, so it always knows first.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::clock::Clock;
+use super::document;
+use super::head::{Begun, Head};
+use super::journal;
+use super::paths::Paths;
+use crate::domain::error::{Error, Kind, Result};
+use crate::domain::run::Day;
+use crate::store::ports::{Condition, List, Put, Read, Write};
+
+/// How often a conditional write is tried when something keeps getting between.
+const TRIES: u32 = 20;
+
+/// The pause after a lost conditional write: a 409 says that another write is on its way.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What asking for the lease came to.
+pub enum Acquired<'a, S, C> {
+    /// It is ours.
+    Held(Lease<'a, S, C>),
+    /// Somebody else works on the destination: their nonce.
+    Busy(String),
+}
+
+/// The lease, held. All methods take `&self`, so that one task can renew it while others work.
+pub struct Lease<'a, S, C> {
+    store: &'a S,
+    clock: &'a C,
+    paths: Paths,
+    holder: String,
+    length: Duration,
+    held: Mutex<Held>,
+}
+
+struct Held {
+    head: Head,
+    etag: String,
+    /// When the last successful write was begun.
+    renewed: Duration,
+    writes: u64,
+    lost: bool,
+}
+
+/// Asks for the lease on a destination; waits at most one lease length for another holder.
+///
+/// `holder` is a nonce that no other invocation has.
+pub async fn acquire<'a, S, C>(
+    store: &'a S,
+    clock: &'a C,
+    paths: &Paths,
+    length: Duration,
+    holder: &str,
+) -> Result<Acquired<'a, S, C>>
+where
+    S: Read + Write + Sync,
+    C: Clock,
+{
+    let key = paths.head();
+    let held = |head, etag, renewed, writes| {
+        let held = Mutex::new(Held { head, etag, renewed, writes, lost: false });
+        Acquired::Held(Lease { store, clock, paths: paths.clone(), holder: holder.to_owned(), length, held })
+    };
+    let begun = clock.now();
+    let mut watched: Option<(String, Duration)> = None;
+    let mut has_changed = false;
+    let mut first_put: Option<Duration> = None;
+    let mut failure: Option<Error> = None;
+    let mut writes = 0_u64;
+    while writes < u64::from(TRIES) {
+        let asked = clock.now();
+        let found = store.read_small(&key).await?;
+        let seen = clock.now();
+        let (head, condition) = match found {
+            None => (Head::new(), Condition::Absent),
+            Some((bytes, etag)) => (document::decode::<Head>(&key, &bytes)?, Condition::Unchanged(etag)),
+        };
+        if let (Some(current), Condition::Unchanged(etag)) = (head.holder.clone(), &condition) {
+            if current == holder
+                && let Some(put) = first_put
+            {
+                // Our own write, whose answer was lost.
+                return Ok(held(head, etag.clone(), put, writes));
+            }
+            let since = match &watched {
+                Some((before, since)) if before == etag => *since,
+                before => {
+                    has_changed |= before.is_some();
+                    watched = Some((etag.clone(), seen));
+                    seen
+                }
+            };
+            let unchanged = asked.saturating_sub(since);
+            if current != holder && unchanged < length {
+                if has_changed && seen.saturating_sub(begun) >= length {
+                    return Ok(Acquired::Busy(current));
+                }
+                let step = (length / 10).clamp(PAUSE, Duration::from_secs(5));
+                clock.sleep(step.min(length.saturating_sub(unchanged))).await;
+                continue;
+            }
+        }
+        if let Some(error) = failure {
+            // The answer was lost, and so was the write.
+            return Err(error);
+        }
+        let started = clock.now();
+        first_put.get_or_insert(started);
+        let write = format!("{holder}-{writes}");
+        writes += 1;
+        let next = Head { holder: Some(holder.to_owned()), counter: head.counter + 1, write, ..head };
+        match store.put(&key, document::encode(&next)?, "application/json", &condition).await {
+            Ok(Put::Done(etag)) => return Ok(held(next, etag, started, writes)),
+            Ok(Put::Lost) => clock.sleep(PAUSE).await,
+            Err(error) if error.kind() == Kind::Retryable => failure = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::retryable(format!("the state document `{key}` could not be written, others kept writing it: try again")))
+}
+
+impl<S, C> Lease<'_, S, C>
+where
+    S: Read + Write + Sync,
+    C: Clock,
+{
+    /// The head as this holder last wrote it.
+    pub async fn head(&self) -> Head {
+        self.held.lock().await.head.clone()
+    }
+
+    /// This holder's nonce.
+    #[must_use]
+    pub fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    /// Where the destination's documents lie.
+    #[must_use]
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// Whether somebody else has taken over: nothing more may be done.
+    pub async fn is_lost(&self) -> bool {
+        self.held.lock().await.lost
+    }
+
+    /// Changes the head, by a conditional write that also renews the lease.
+    ///
+    /// `change` may be called several times, each time on the head as it then is; where it fails nothing is written. After an error
+    /// of the store the change may or may not have happened: it must be one that can be made again.
+    pub async fn update<T>(&self, mut change: impl FnMut(&mut Head) -> Result<T> + Send) -> Result<T> {
+        let mut held = self.held.lock().await;
+        self.write(&mut held, &mut change).await
+    }
+
+    async fn write<T>(
+        &self,
+        held: &mut MutexGuard<'_, Held>,
+        change: &mut (impl FnMut(&mut Head) -> Result<T> + Send),
+    ) -> Result<T> {
+        let key = self.paths.head();
+        for _ in 0..TRIES {
+            if held.lost {
+                return Err(self.lost());
+            }
+            let mut next = held.head.clone();
+            let value = change(&mut next)?;
+            next.counter += 1;
+            next.write = format!("{}-{}", self.holder, held.writes);
+            held.writes += 1;
+            let started = self.clock.now();
+            let condition = Condition::Unchanged(held.etag.clone());
+            let failure = match self.store.put(&key, document::encode(&next)?, "application/json", &condition).await {
+                Ok(Put::Done(etag)) => {
+                    (held.head, held.etag, held.renewed) = (next, etag, started);
+                    return Ok(value);
+                }
+                Ok(Put::Lost) => None,
+                Err(error) if error.kind() == Kind::Retryable => Some(error),
+                Err(error) => return Err(error),
+            };
+            // Whose write stands? Perhaps our own, and only the answer was lost.
+            let Some((bytes, etag)) = self.store.read_small(&key).await? else {
+                held.lost = true;
+                return Err(self.lost());
+            };
+            let standing: Head = document::decode(&key, &bytes)?;
+            if standing.holder.as_deref() != Some(&self.holder) && standing.write != next.write {
+                held.lost = true;
+                return Err(self.lost());
+            }
+            let is_this_write = standing.write == next.write;
+            (held.head, held.etag) = (standing, etag);
+            if is_this_write {
+                held.renewed = started;
+                return Ok(value);
+            }
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            self.clock.sleep(PAUSE).await;
+        }
+        Err(Error::retryable(format!("the state document `{key}` could not be written, others kept writing it: try again")))
+    }
+
+    /// Renews the lease.
+    pub async fn renew(&self) -> Result<()> {
+        self.update(|_| Ok(())).await
+    }
+
+    /// Makes sure that the lease still is ours, before something that can't be taken back: renews it unless that was done within the
+    /// last quarter of its length.
+    pub async fn validate(&self) -> Result<()> {
+        let mut held = self.held.lock().await;
+        let age = self.clock.now().saturating_sub(held.renewed);
+        if !held.lost && age < self.length / 4 {
+            return Ok(());
+        }
+        self.write(&mut held, &mut |_| Ok(())).await
+    }
+
+    /// Renews the lease every third of its length, for as long as it is polled; ends only when the lease can't be kept.
+    pub async fn keep(&self) -> Result<Infallible> {
+        loop {
+            self.clock.sleep(self.length / 3).await;
+            if let Err(error) = self.renew().await {
+                let held = self.held.lock().await;
+                let age = self.clock.now().saturating_sub(held.renewed);
+                // A state bucket that is slow for a moment is no reason to throw an export away: nobody can take over yet.
+                if held.lost || error.kind() != Kind::Retryable || age >= self.length {
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Gives the lease back. One that was lost is not ours to give, and that is fine.
+    pub async fn release(&self) -> Result<()> {
+        let released = self
+            .update(|head| {
+                head.holder = None;
+                Ok(())
+            })
+            .await;
+        let mut held = self.held.lock().await;
+        let is_ours_to_give = !held.lost;
+        held.lost = true;
+        if is_ours_to_give { released } else { Ok(()) }
+    }
+
+    fn lost(&self) -> Error {
+        Error::retryable(format!(
+            "another invocation took over destination `{}` while this one stalled, it goes on from what is recorded: nothing to do",
+            self.paths.destination()
+        ))
+    }
+}
+
+impl<S, C> Lease<'_, S, C>
+where
+    S: List + Read + Write + Sync,
+    C: Clock,
+{
+    /// [`Head::begin`], for days of which the head no longer knows that they were committed too.
+    pub async fn begin(&self, day: Day, force: Option<&str>, now_millis: i64) -> Result<Begun> {
+        let head = self.head().await;
+        let is_unknown = !head.commits.contains_key(&day) && !head.open.contains_key(&day);
+        let forgotten = if is_unknown && head.may_have_forgotten(day) {
+            journal::last_commit(self.store, &self.paths, day).await?
+        } else {
+            None
+        };
+        // A plain trigger for a committed day writes nothing.
+        let mut trial = head.clone();
+        if let Some(done) = &forgotten {
+            trial.commits.insert(day, done.clone());
+        }
+        let begun = trial.begin(day, force, now_millis);
+        if !matches!(begun, Begun::Open(_)) {
+            return Ok(begun);
+        }
+        self.update(|head| {
+            if let Some(done) = &forgotten {
+                head.commits.entry(day).or_insert_with(|| done.clone());
+            }
+            Ok(head.begin(day, force, now_millis))
+        })
+        .await
+    }
+}
