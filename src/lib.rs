@@ -1,1 +1,2 @@
-
+#[cfg(feature = "local")]
+pub mod local;
