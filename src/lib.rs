@@ -1,1 +1,4 @@
 
+
+#[cfg(feature = "cli")]
+pub mod sample;
