@@ -60,7 +60,7 @@ def _keys(folder):
 
 def _permutive(key, extension):
     match = re.fullmatch(
-        r"data/([a-z][a-z0-9_]*)(?:/year=(\d{4})/month=([1-9]\d?)/day=([1-9]\d?))?/data-(\d{12})\." + re.escape(extension), key
+        r"data/([a-z0-9][a-z0-9_]*)(?:/year=(\d{4})/month=([1-9]\d?)/day=([1-9]\d?))?/data-(\d{12})\." + re.escape(extension), key
     )
     if not match:
         return None
@@ -69,7 +69,7 @@ def _permutive(key, extension):
 
 
 def _pontoon(key, extension):
-    match = re.fullmatch(r"([a-z][a-z0-9_]*)/dt=\d{4}-\d\d-\d\d/(\d{14})_(\d+)_(\d+)\." + re.escape(extension), key)
+    match = re.fullmatch(r"([a-z0-9][a-z0-9_]*)/dt=\d{4}-\d\d-\d\d/(\d{14})_(\d+)_(\d+)\." + re.escape(extension), key)
     return match and (match[1], None, (match[2], match[3], int(match[4])))
 
 

@@ -26,9 +26,10 @@ def table_name(event_name):
     name = re.sub(r"[^a-z0-9_]", "_", lower)
     if name == lower and not name.startswith("_") and len(name) <= 100:
         return f"{name}_events"
+    name = name[:100]
     if name.startswith("_"):
         name = f"t{name}"
-    return f"{name[:100]}_{_hash8(lower)}_events"
+    return f"{name}_{_hash8(lower)}_events"
 
 
 def column_name(key, at_top, rescue_column="_rescued_data"):

@@ -57,14 +57,14 @@ def records(line):
     while position < end:
         value, stop = parse_first(text, position)
         if isinstance(value, list):
-            found.extend(_elements(text[position:stop]))
+            found.extend(elements(text[position:stop]))
         else:
             found.append((text[position:stop], value))
         position = _SPACE.match(text, stop).end()
     return found
 
 
-def _elements(array):
+def elements(array):
     position, found = _SPACE.match(array, 1).end(), []
     while array[position] != "]":
         value, stop = parse_first(array, position)
