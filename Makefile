@@ -57,7 +57,7 @@ lint: $(VENV)/tools $(VENV)/lint-tools ## Format check, clippy, the core's depen
 .PHONY: tools
 tools: $(VENV)/tools $(VENV)/lint-tools ## Install what `make test` needs into .venv
 
-$(VENV)/tools: scripts/requirements-tools.txt
+$(VENV)/tools: scripts/requirements-tools.txt tests/readers/requirements.txt
 	@test -x $(PYTHON) || python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet -r $<
 	@touch $@

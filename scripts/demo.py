@@ -2,16 +2,17 @@
 
 import argparse
 import collections
-import gzip
-import json
 import shutil
 import sys
+import tempfile
 import time
 
 import duckdb
-import pyarrow
 
 import lab
+
+sys.path.insert(0, str(lab.ROOT / "tests/readers"))
+import staged
 
 
 def main():
@@ -90,36 +91,18 @@ def print_tree(folder, indent=""):
 
 def print_counts(buckets):
     """Rows by table as staged and as another reader than ours finds them; true if all are equal."""
-    staged = count_staged(buckets / "dayport-staging/events" / lab.DATE)
-    landed = {}
+    # The staged day is counted by the same rules in Python that the read-back comparison uses, without Dayport's code.
+    with tempfile.TemporaryDirectory() as scratch:
+        counts, rejects = staged.split_by_table(buckets / "dayport-staging/events" / lab.DATE, scratch, "event_name")
+    assert not rejects, rejects
+    expected, landed = collections.Counter(counts), {}
     for destination in lab.destinations():
         landed[destination["name"]] = count_landed(lab.landed_folder(buckets, destination), destination)
     print(f"\n{'rows read back by duckdb':<32}{'staged':>10}" + "".join(f"{name:>16}" for name in landed))
-    for table in sorted(set(staged).union(*landed.values())):
-        print(f"{table:<32}{staged[table]:>10,}" + "".join(f"{counts[table]:>16,}" for counts in landed.values()))
-    print(f"{'in all':<32}{staged.total():>10,}" + "".join(f"{counts.total():>16,}" for counts in landed.values()))
-    return staged.total() > 0 and all(counts == staged for counts in landed.values())
-
-
-def count_staged(folder):
-    """Counts the records by table, without any code of Dayport's."""
-    counts = collections.Counter()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        under = path.relative_to(folder).parts[0]
-        for line in unpacked(path).splitlines():
-            if line.strip():
-                reference = under in ("aliases", "domains", "segment_metadata")
-                counts[under if reference else json.loads(line)["event_name"].lower() + "_events"] += 1
-    return counts
-
-
-def unpacked(path):
-    data = path.read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        return gzip.decompress(data)
-    if data[:4] == b"\x28\xb5\x2f\xfd":
-        return pyarrow.CompressedInputStream(pyarrow.BufferReader(data), "zstd").read()
-    return data
+    for table in sorted(set(expected).union(*landed.values())):
+        print(f"{table:<32}{expected[table]:>10,}" + "".join(f"{counts[table]:>16,}" for counts in landed.values()))
+    print(f"{'in all':<32}{expected.total():>10,}" + "".join(f"{counts.total():>16,}" for counts in landed.values()))
+    return expected.total() > 0 and all(counts == expected for counts in landed.values())
 
 
 def count_landed(folder, destination):

@@ -113,6 +113,26 @@ def landed_folder(root, destination):
     return root / destination["s3_bucket"] / destination["s3_prefix"]
 
 
+def compare(buckets, destination, date=DATE):
+    """Has other implementations than ours compare every row and value of a destination with what was staged."""
+    subprocess.run(
+        [sys.executable, ROOT / "tests/readers/compare.py",
+         "--staged", buckets / "dayport-staging/events" / date,
+         "--landed", landed_folder(buckets, destination),
+         "--format", destination["format"], "--layout", destination["layout"], "--date", date],
+        check=True)
+
+
+def run_day(endpoint, config, *flags, date=DATE):
+    """`dayport run` of a day; every destination must be committed. Gives the answer."""
+    answer = answer_of(call([CLI, "run", "--config", config, "--date", date, "--output", "json", *flags],
+                            environment(endpoint)))
+    states = {run["destination"]: run["state"] for run in answer["runs"]}
+    if set(states.values()) != {"committed"}:
+        raise SystemExit(f"not every destination was committed: {states}")
+    return answer
+
+
 def stage_sample(endpoint, records, date=DATE, seed=1):
     call([CLI, "sample", "--date", date, "--records", records, "--seed", seed,
           "--out", f"s3://dayport-staging/events/{date}/"], environment(endpoint))

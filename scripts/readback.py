@@ -7,7 +7,6 @@ names and bytes (permutive), new names beside the old (pontoon).
 import argparse
 import hashlib
 import shutil
-import subprocess
 import sys
 import time
 
@@ -29,7 +28,7 @@ def main():
         timed("staged", lab.stage_sample, endpoint, options.records)
         timed("landed", land, endpoint, folder, 2)
         for destination in lab.destinations():
-            timed(f"compared {destination['name']}", compare, buckets, destination)
+            timed(f"compared {destination['name']}", lab.compare, buckets, destination)
 
         first = digests(buckets)
         timed("landed again by force", land, endpoint, folder, 1, "--force")
@@ -52,20 +51,7 @@ def timed(what, function, *arguments):
 def land(endpoint, folder, threads, *flags):
     config = folder / "dayport.toml"
     config.write_text(lab.CONFIG.read_text() + f"\n[run]\nthreads = {threads}\n")
-    answer = lab.answer_of(lab.call([lab.CLI, "run", "--config", config, "--date", lab.DATE, "--output", "json", *flags],
-                                    lab.environment(endpoint)))
-    states = {run["destination"]: run["state"] for run in answer["runs"]}
-    if states != {destination["name"]: "committed" for destination in lab.destinations()}:
-        sys.exit(f"not every destination was committed: {states}")
-
-
-def compare(buckets, destination):
-    subprocess.run(
-        [sys.executable, lab.ROOT / "tests/readers/compare.py",
-         "--staged", buckets / "dayport-staging/events" / lab.DATE,
-         "--landed", lab.landed_folder(buckets, destination),
-         "--format", destination["format"], "--layout", destination["layout"], "--date", lab.DATE],
-        check=True)
+    lab.run_day(endpoint, config, *flags)
 
 
 def digests(buckets):
