@@ -69,9 +69,12 @@ def invoke(endpoint, folder):
     ):
         event = "events/scheduler.json"
         say(f"cargo lambda invoke --data-file {event}")
-        return lab.answer_of(lab.call(
-            ["cargo", "lambda", "invoke", "--invoke-address", "127.0.0.1", "--invoke-port", port,
-             "--data-file", event, "--output-format", "json"], lab.environment()))
+        try:
+            return lab.answer_of(lab.call(
+                ["cargo", "lambda", "invoke", "--invoke-address", "127.0.0.1", "--invoke-port", port,
+                 "--data-file", event, "--output-format", "json"], lab.environment()))
+        except SystemExit as refused:
+            sys.exit(f"{refused}\nthe function said:\n{lab.tail(folder / 'function.log')}")
 
 
 def print_tree(folder, indent=""):

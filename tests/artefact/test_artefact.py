@@ -87,9 +87,9 @@ class Invocations(unittest.TestCase):
         shutil.copytree(WORK / "staged/s3/dayport-staging", self.buckets / "dayport-staging")
         self.endpoint = self._s3.enter_context(lab.local_s3(self.buckets))
 
-    def function(self, **more):
+    def function(self, log=WORK / "function.log", **more):
         env = lab.environment(self.endpoint, DAYPORT_CONFIG=self.config, **more)
-        return Function(lab.ARTEFACT, env, WORK / "function.log")
+        return Function(lab.ARTEFACT, env, log)
 
     def test_the_init_phase_is_short(self):
         times = []
@@ -124,6 +124,16 @@ class Invocations(unittest.TestCase):
                     for key in asked:
                         self.assertEqual(again[key]["state"], "already_committed", key)
                     self.assertEqual({bucket: files_in(self.buckets / bucket) for bucket in ALL}, landed)
+
+    def test_each_commit_is_one_log_line_that_the_alarm_on_silence_counts(self):
+        # `template.yaml`: a metric filter of `{ $.RunsCommitted = * }`, so a JSON object with that key at its top.
+        log = WORK / "commits.log"
+        with self.function(log=log) as function:
+            runs(function.invoke({"date": DAY}, **PATIENCE))
+            runs(function.invoke({"date": DAY}, **PATIENCE))
+        lines = [json.loads(line) for line in log.read_text().splitlines() if "RunsCommitted" in line]
+        self.assertEqual({line["destination"] for line in lines}, ALL)
+        self.assertEqual([line["RunsCommitted"] for line in lines], [1] * len(ALL))
 
     def test_force_runs_a_committed_day_again(self):
         with self.function() as function:
