@@ -50,7 +50,7 @@ async fn a_bucket_may_be_named_by_the_host() {
     let endpoint = format!("http://localhost:{}", world.server.addr().port());
     let by_host = client(&endpoint, &LocalKeys::default(), false);
     let put = by_host.put_object().bucket(BUCKET).key("by/host");
-    let lifetime = PresigningConfig::expires_in(Duration::from_secs(60)).unwrap();
+    let lifetime = PresigningConfig::expires_in(Duration::from_mins(1)).unwrap();
     let signed = put.presigned(lifetime).await.unwrap();
 
     // Not every machine finds names below `localhost`, so the connection is made by hand.

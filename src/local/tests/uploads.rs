@@ -78,7 +78,7 @@ async fn an_upload_survives_a_killed_server_and_half_a_part_is_never_seen() {
             .bucket(BUCKET)
             .key("deep/a")
             .upload_id(&id);
-        let body = ByteStream::from(noise(64 * MIB));
+        let body = ByteStream::from(noise(24 * MIB));
         tokio::spawn(
             part.part_number(2)
                 .checksum_crc64_nvme("AAAAAAAAAAA=")
