@@ -24,6 +24,7 @@
 mod access;
 mod body;
 mod checksum;
+mod completion;
 mod disk;
 mod failure;
 mod key;
@@ -34,7 +35,7 @@ mod object;
 mod pages;
 mod place;
 mod service;
-#[cfg(test)]
+#[cfg(all(test, feature = "aws"))]
 mod tests;
 mod upload;
 

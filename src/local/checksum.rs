@@ -135,11 +135,16 @@ impl Checksum {
 
     /// The name in `x-amz-checksum-type`.
     pub(super) fn kind(&self) -> &'static str {
-        if self.full_object {
-            "FULL_OBJECT"
-        } else {
-            "COMPOSITE"
-        }
+        kind_name(self.full_object)
+    }
+}
+
+/// The name in `x-amz-checksum-type`.
+pub(super) fn kind_name(full_object: bool) -> &'static str {
+    if full_object {
+        "FULL_OBJECT"
+    } else {
+        "COMPOSITE"
     }
 }
 

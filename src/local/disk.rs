@@ -24,7 +24,7 @@ const SIDE: &str = ".dayport-local";
 const STRIPES: usize = 256;
 
 /// How long a completed upload answers a repeated completion: as long as Dayport relies on one.
-const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const REMEMBERED: Duration = Duration::from_hours(7 * 24);
 
 /// How long a root whose last process is just ending is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);

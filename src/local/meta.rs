@@ -290,10 +290,10 @@ impl WriteCondition {
 
 /// The conditions of a read (RFC 9110 section 13, in its order).
 pub(super) struct ReadCondition<'a> {
-    pub(super) if_match: Option<&'a ETagCondition>,
-    pub(super) if_none_match: Option<&'a ETagCondition>,
-    pub(super) if_modified_since: Option<&'a Timestamp>,
-    pub(super) if_unmodified_since: Option<&'a Timestamp>,
+    pub(super) matching: Option<&'a ETagCondition>,
+    pub(super) none_matching: Option<&'a ETagCondition>,
+    pub(super) modified_since: Option<&'a Timestamp>,
+    pub(super) unmodified_since: Option<&'a Timestamp>,
 }
 
 impl ReadCondition<'_> {
@@ -303,7 +303,7 @@ impl ReadCondition<'_> {
     pub(super) fn check(&self, etag: &str, modified: SystemTime) -> S3Result<()> {
         // Dates in headers are whole seconds.
         let modified = Timestamp::from(whole_seconds(modified));
-        let holds = match (self.if_match, self.if_unmodified_since) {
+        let holds = match (self.matching, self.unmodified_since) {
             (Some(condition), _) => matches(condition, etag),
             (None, Some(since)) => modified <= *since,
             (None, None) => true,
@@ -311,7 +311,7 @@ impl ReadCondition<'_> {
         if !holds {
             return Err(failure::precondition_failed());
         }
-        let unchanged = match (self.if_none_match, self.if_modified_since) {
+        let unchanged = match (self.none_matching, self.modified_since) {
             (Some(condition), _) => matches(condition, etag),
             (None, Some(since)) => modified <= *since,
             (None, None) => false,

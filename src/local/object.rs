@@ -8,8 +8,8 @@ use std::sync::Arc;
 use s3s::dto::{
     CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, DeleteObjectInput,
     DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, ETag,
-    GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, PutObjectInput,
-    PutObjectOutput,
+    GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, MetadataDirective,
+    PutObjectInput, PutObjectOutput,
 };
 use s3s::{S3Request, S3Result, s3_error};
 
@@ -105,10 +105,10 @@ pub(super) async fn get(disk: Arc<Disk>, input: GetObjectInput) -> S3Result<GetO
             .open_object(&input.bucket, &input.key)?
             .ok_or_else(failure::no_such_key)?;
         ReadCondition {
-            if_match: input.if_match.as_ref(),
-            if_none_match: input.if_none_match.as_ref(),
-            if_modified_since: input.if_modified_since.as_ref(),
-            if_unmodified_since: input.if_unmodified_since.as_ref(),
+            matching: input.if_match.as_ref(),
+            none_matching: input.if_none_match.as_ref(),
+            modified_since: input.if_modified_since.as_ref(),
+            unmodified_since: input.if_unmodified_since.as_ref(),
         }
         .check(&stored.meta.etag, stored.modified)?;
         let wanted = wanted_bytes(input.range.as_ref(), stored.size)?;
@@ -144,10 +144,10 @@ pub(super) async fn head(disk: Arc<Disk>, input: HeadObjectInput) -> S3Result<He
             .head(&input.bucket, &input.key)?
             .ok_or_else(failure::no_such_key)?;
         ReadCondition {
-            if_match: input.if_match.as_ref(),
-            if_none_match: input.if_none_match.as_ref(),
-            if_modified_since: input.if_modified_since.as_ref(),
-            if_unmodified_since: input.if_unmodified_since.as_ref(),
+            matching: input.if_match.as_ref(),
+            none_matching: input.if_none_match.as_ref(),
+            modified_since: input.if_modified_since.as_ref(),
+            unmodified_since: input.if_unmodified_since.as_ref(),
         }
         .check(&stored.meta.etag, stored.modified)?;
         let wanted = wanted_bytes(input.range.as_ref(), stored.size)?;
@@ -296,7 +296,7 @@ pub(super) async fn copy(disk: Arc<Disk>, input: CopyObjectInput) -> S3Result<Co
     let replaces = match input
         .metadata_directive
         .as_ref()
-        .map(|asked| asked.as_str())
+        .map(MetadataDirective::as_str)
     {
         None | Some("COPY") => false,
         Some("REPLACE") => true,
@@ -321,10 +321,10 @@ pub(super) async fn copy(disk: Arc<Disk>, input: CopyObjectInput) -> S3Result<Co
             .open_object(&source_bucket, &source_key)?
             .ok_or_else(failure::no_such_key)?;
         ReadCondition {
-            if_match: input.copy_source_if_match.as_ref(),
-            if_none_match: input.copy_source_if_none_match.as_ref(),
-            if_modified_since: input.copy_source_if_modified_since.as_ref(),
-            if_unmodified_since: input.copy_source_if_unmodified_since.as_ref(),
+            matching: input.copy_source_if_match.as_ref(),
+            none_matching: input.copy_source_if_none_match.as_ref(),
+            modified_since: input.copy_source_if_modified_since.as_ref(),
+            unmodified_since: input.copy_source_if_unmodified_since.as_ref(),
         }
         .check(&source.meta.etag, source.modified)
         .map_err(|_| failure::precondition_failed())?;

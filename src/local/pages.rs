@@ -13,6 +13,7 @@ use s3s::{S3Error, S3Result, s3_error};
 use super::access::OWNER;
 use super::disk::Disk;
 use super::failure::blocking;
+use super::key::hex_digit;
 use super::listing::{Page, Query};
 use super::place::Stored;
 
@@ -80,7 +81,11 @@ fn url_encoded(text: &str) -> String {
                 encoded.push(char::from(byte));
             }
             b' ' => encoded.push('+'),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
+            _ => encoded.extend([
+                '%',
+                hex_digit(byte >> 4).to_ascii_uppercase(),
+                hex_digit(byte & 15).to_ascii_uppercase(),
+            ]),
         }
     }
     encoded
@@ -108,7 +113,7 @@ pub(super) async fn list_v2(
         key_count: i32::try_from(page.objects.len() + page.prefixes.len()).ok(),
         is_truncated: Some(page.next.is_some()),
         next_continuation_token: page.next.as_deref().map(to_token),
-        common_prefixes: shown_prefixes(&page, encoding),
+        common_prefixes: Some(shown_prefixes(&page, encoding)),
         contents: Some(shown_objects(page.objects, encoding, with_owner)),
         name: Some(input.bucket),
         prefix: Some(encoding.apply(&input.prefix.unwrap_or_default())),
@@ -143,7 +148,7 @@ pub(super) async fn list_v1(
             .as_deref()
             .filter(|_| has_delimiter)
             .map(|text| encoding.apply(text)),
-        common_prefixes: shown_prefixes(&page, encoding),
+        common_prefixes: Some(shown_prefixes(&page, encoding)),
         contents: Some(shown_objects(page.objects, encoding, true)),
         name: Some(input.bucket),
         prefix: Some(encoding.apply(&input.prefix.unwrap_or_default())),
@@ -195,11 +200,11 @@ fn shown_objects(
         .collect()
 }
 
-fn shown_prefixes(page: &Page, encoding: Encoding) -> Option<Vec<CommonPrefix>> {
+fn shown_prefixes(page: &Page, encoding: Encoding) -> Vec<CommonPrefix> {
     let shown = page.prefixes.iter().map(|prefix| CommonPrefix {
         prefix: Some(encoding.apply(prefix)),
     });
-    Some(shown.collect())
+    shown.collect()
 }
 
 fn to_token(after: &str) -> String {

@@ -14,12 +14,13 @@ use s3s::dto::{
     ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output, ListPartsInput, ListPartsOutput,
     PutObjectInput, PutObjectOutput, UploadPartInput, UploadPartOutput,
 };
+use s3s::region::Region;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 
 use super::disk::Disk;
 use super::failure::blocking;
 use super::listing::Query;
-use super::{multipart, object, pages};
+use super::{completion, multipart, object, pages};
 
 /// The region whose buckets have no location, and where making a bucket again succeeds.
 const FIRST_REGION: &str = "us-east-1";
@@ -47,7 +48,7 @@ impl Service {
 
 /// The region that the request was signed for: every bucket is in the region where it is asked for.
 fn region<T>(request: &S3Request<T>) -> String {
-    let signed = request.region.as_ref().map(|region| region.as_str());
+    let signed = request.region.as_ref().map(Region::as_str);
     signed.unwrap_or(FIRST_REGION).to_owned()
 }
 
@@ -227,7 +228,7 @@ impl S3 for Service {
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        let answer = multipart::complete(self.disk(), request).await;
+        let answer = completion::complete(self.disk(), request).await;
         answer.map(S3Response::new)
     }
 

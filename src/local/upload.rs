@@ -11,13 +11,14 @@ use s3s::S3Result;
 use serde::{Deserialize, Serialize};
 
 use super::body::Received;
-use super::checksum::{Algorithm, Checksum};
+use super::checksum::{Algorithm, Checksum, kind_name};
 use super::disk::{Disk, Drawer, Temporary, names_in, read_document, with_parent};
 use super::failure;
 use super::key::hex;
 use super::meta::{Attributes, Encryption};
 
 const UPLOAD: &str = "upload.json";
+const PART: &str = ".part";
 
 /// A pending upload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +36,11 @@ impl Upload {
     /// The algorithm of the parts' digests and of the object's checksum.
     pub(super) fn kept_algorithm(&self) -> Algorithm {
         self.algorithm.unwrap_or(Algorithm::Crc64Nvme)
+    }
+
+    /// The name in `x-amz-checksum-type`.
+    pub(super) fn checksum_kind(&self) -> &'static str {
+        kind_name(self.full_object)
     }
 }
 
@@ -154,7 +160,7 @@ impl Disk {
         let folder = self.upload_folder(bucket, upload_id);
         let names = names_in(&folder).map_err(|error| failure::internal("list parts", &error))?;
         let mut parts = Vec::new();
-        for name in names.iter().filter(|name| name.ends_with(".part")) {
+        for name in names.iter().filter(|name| is_part_document(name)) {
             let part: Option<Part> = read_document(&folder.join(name))?;
             parts.extend(part);
         }
@@ -249,6 +255,11 @@ fn names_of(_path: &Path) -> io::Result<u64> {
     Ok(0)
 }
 
+fn is_part_document(name: &str) -> bool {
+    name.strip_suffix(PART)
+        .is_some_and(|number| number.parse::<i32>().is_ok())
+}
+
 fn part_document(folder: &Path, number: i32) -> PathBuf {
-    folder.join(format!("{number:05}.part"))
+    folder.join(format!("{number:05}{PART}"))
 }
