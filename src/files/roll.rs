@@ -81,6 +81,8 @@ pub struct RollingFile {
     target: u64,
     open: Option<Open>,
     waiting: Vec<StructArray>,
+    lines: Vec<u8>,
+    line_rows: u64,
     next_file: u32,
 }
 
@@ -89,33 +91,24 @@ impl RollingFile {
     /// number `first_file`.
     #[must_use]
     pub fn new(recipe: Recipe, target: u64, first_file: u32) -> RollingFile {
-        RollingFile { recipe, target, open: None, waiting: Vec::new(), next_file: first_file }
+        RollingFile { recipe, target, open: None, waiting: Vec::new(), lines: Vec::new(), line_rows: 0, next_file: first_file }
     }
 
     /// Adds rows.
-    pub fn push(&mut self, rows: Rows, out: &mut Vec<Piece>) -> Result<()> {
+    pub fn push(&mut self, rows: Rows) {
         match rows {
             Rows::Columns(columns) => self.waiting.push(columns),
             Rows::Lines { bytes, range, rows } => {
-                let Open::Json(file) = self.open.get_or_insert_with(|| Open::Json(JsonFile::default())) else {
-                    return Err(Error::bug("lines came for a Parquet file, please report it"));
-                };
-                file.write(bytes.get(range).unwrap_or_default(), rows)?;
-                let ready = file.take_bytes();
-                if !ready.is_empty() {
-                    out.push(Piece::Bytes(self.next_file, ready));
-                }
+                self.lines.extend_from_slice(bytes.get(range).unwrap_or_default());
+                self.line_rows += rows;
             }
         }
-        Ok(())
     }
 
     /// Encodes the rows that wait.
     pub fn end_batch(&mut self, out: &mut Vec<Piece>) -> Result<()> {
-        if let Some(Open::Json(file)) = &self.open
-            && file.size() >= self.target
-        {
-            return self.finish(out);
+        if self.line_rows > 0 {
+            return self.end_lines(out);
         }
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
@@ -135,6 +128,20 @@ impl RollingFile {
         file.write(&batch)
     }
 
+    fn end_lines(&mut self, out: &mut Vec<Piece>) -> Result<()> {
+        let Open::Json(file) = self.open.get_or_insert_with(|| Open::Json(JsonFile::default())) else {
+            return Err(Error::bug("lines came for a Parquet file, please report it"));
+        };
+        file.write(&self.lines, self.line_rows)?;
+        self.lines.clear();
+        self.line_rows = 0;
+        if file.size() >= self.target {
+            return self.finish(out);
+        }
+        out.push(Piece::Bytes(self.next_file, file.take_bytes()));
+        Ok(())
+    }
+
     /// Ends the row group, and the file if it is large enough.
     pub fn end_row_group(&mut self, out: &mut Vec<Piece>) -> Result<()> {
         self.end_batch(out)?;
@@ -152,12 +159,12 @@ impl RollingFile {
 
     /// Ends the file that is open, if one is.
     pub fn finish(&mut self, out: &mut Vec<Piece>) -> Result<()> {
-        if !self.waiting.is_empty() {
+        if !self.waiting.is_empty() || self.line_rows > 0 {
             self.end_batch(out)?;
         }
         let (rows, last) = match self.open.take() {
             None => return Ok(()),
-            Some(Open::Json(file)) => (file.rows(), file.finish()?),
+            Some(Open::Json(file)) => (file.rows(), file.finish()),
             Some(Open::Parquet(mut file)) => {
                 file.end_row_group()?;
                 (file.rows(), file.finish()?)

@@ -14,8 +14,8 @@ pub struct Place {
 
 /// What takes what a [`Reader`] finds.
 pub trait Visit {
-    /// A record: an object, whole on `tape`. `text` is its bytes, fit to be delivered; `repaired` says that they are not the original ones.
-    fn record(&mut self, place: Place, tape: &mut Tape, text: &[u8], repaired: bool);
+    /// A record: an object, whole on `tape`. `text` is its bytes, fit to be delivered; `repaired` says that they are not the `original` ones.
+    fn record(&mut self, place: Place, tape: &mut Tape, text: &[u8], repaired: bool, original: &[u8]);
 
     /// A record that can't be read; `original` is its bytes as they were. `hint` says what it probably is.
     fn reject(&mut self, place: Place, reason: Reason, original: &[u8], hint: Option<&'static str>);
@@ -158,7 +158,7 @@ impl Reader {
         if needs_repair {
             let repaired = repair(text);
             return match self.tape.read(&repaired, 0, self.max_depth) {
-                Ok(_) => visit.record(place, &mut self.tape, &repaired, true),
+                Ok(_) => visit.record(place, &mut self.tape, &repaired, true, text),
                 Err(_) => visit.reject(place, Reason::NotJson, text, None),
             };
         }
@@ -166,7 +166,7 @@ impl Reader {
             // Token positions are those in the text that is handed on.
             self.tape.shift_back(value.start);
         }
-        visit.record(place, &mut self.tape, text, false);
+        visit.record(place, &mut self.tape, text, false, text);
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
     struct Log(Vec<String>);
 
     impl Visit for Log {
-        fn record(&mut self, place: Place, tape: &mut Tape, text: &[u8], repaired: bool) {
+        fn record(&mut self, place: Place, tape: &mut Tape, text: &[u8], repaired: bool, _original: &[u8]) {
             assert_eq!(tape.token(0).text(text), text, "token positions are those of the text");
             let mark = if repaired { "repaired " } else { "" };
             self.0.push(format!("{}@{} {mark}{}", place.line, place.offset, String::from_utf8_lossy(text)));
