@@ -146,10 +146,7 @@ fn three_sections_are_enough_and_the_rest_has_defaults() {
     assert_eq!(json.destinations.first().unwrap().target_file_size, 64 << 20);
 }
 
-#[test]
-fn every_key_can_be_written() {
-    let settings = ready(
-        r#"
+const FULL: &str = r#"
 [staging]
 s3_bucket = "staging"
 s3_prefix = "/in/{organization}/{year}/{month}/{day}"
@@ -247,8 +244,11 @@ layout = "pontoon"
 organization = "b"
 start_date = "2026-02-01"
 encryption = "AES256"
-"#,
-    );
+"#;
+
+#[test]
+fn every_key_can_be_written() {
+    let settings = ready(FULL);
     let (staging, state, run, parquet) = (&settings.staging, &settings.state, &settings.run, &settings.parquet);
     assert_eq!(staging.s3_prefix, "in/{organization}/{year}/{month}/{day}/");
     assert_eq!(staging.prefix_of("2026-01-05".parse().unwrap(), Some("b")), "in/b/2026/01/05/");
@@ -439,10 +439,16 @@ fn sections_of_the_wrong_shape_are_refused() {
     }
 }
 
-/// Each text has exactly the one mistake.
+/// Each text has exactly its one mistake.
+fn check_single_mistakes<const N: usize>(cases: [(String, &str); N]) {
+    for (text, expected) in cases {
+        assert_eq!(mistakes(&text), [expected]);
+    }
+}
+
 #[test]
-fn values_that_can_not_be_used_are_refused() {
-    for (text, expected) in [
+fn values_of_staging_and_state_that_can_not_be_used_are_refused() {
+    check_single_mistakes([
         (
             in_staging("s3_prefix = \"events/\""),
             "3: `s3_prefix` in `[staging]` does not say the day, put `{date}` or all of `{year}`, `{month}` and `{day}` into it",
@@ -498,6 +504,12 @@ fn values_that_can_not_be_used_are_refused() {
             in_state("lease = \"0s\""),
             "6: `lease` in `[state]` is `0s`, write a duration from 100ms to 900s, such as `\"60s\"` or `\"5m\"`",
         ),
+    ]);
+}
+
+#[test]
+fn values_of_a_run_and_of_parquet_that_can_not_be_used_are_refused() {
+    check_single_mistakes([
         (in_run("threads = 0"), "11: `threads` in `[run]` is `0`, write a whole number from 1 to 256"),
         (
             in_run("part_size = \"6GiB\""),
@@ -536,6 +548,12 @@ fn values_that_can_not_be_used_are_refused() {
             in_parquet("rescue_column = \"Year\""),
             "11: `rescue_column` in `[parquet]` is `Year`, write a name of at most 120 of `A-Za-z0-9_`, not starting with a digit, not `year`, `month`, `day`, `dt` or `pontoon__*`",
         ),
+    ]);
+}
+
+#[test]
+fn values_of_a_destination_that_can_not_be_used_are_refused() {
+    check_single_mistakes([
         (
             in_destination("format = \"csv\""),
             "10: `format` in `[[destination]]` `acme` is `csv`, write `\"parquet\"` or `\"json\"`",
@@ -588,9 +606,7 @@ fn values_that_can_not_be_used_are_refused() {
             in_destination("snapshot_file_size = \"200GiB\""),
             "7: `snapshot_file_size` in `[[destination]]` `acme` is 200GiB, over 10,000 parts of 16MiB, raise `part_size` in `[run]` or lower it",
         ),
-    ] {
-        assert_eq!(mistakes(&text), [expected]);
-    }
+    ]);
 }
 
 #[test]
@@ -705,7 +721,7 @@ fn declared_columns_stay_within_the_budgets() {
 }
 
 fn two(one: &str, other: &str) -> String {
-    format!("{}{one}\n\n[[destination]]\nname = \"other\"\ns3_bucket = \"acme-exports\"\n{other}\n", MINIMAL)
+    format!("{MINIMAL}{one}\n\n[[destination]]\nname = \"other\"\ns3_bucket = \"acme-exports\"\n{other}\n")
 }
 
 #[test]
@@ -927,6 +943,18 @@ fn the_digest_follows_what_lands_and_nothing_else() {
         digest(&json),
         "JSON has no columns"
     );
+}
+
+#[test]
+fn a_very_deep_file_is_refused_and_does_not_end_the_process() {
+    let deep = format!("{MINIMAL}[event_tables.columns]\n{}a = \"int64\"\n", "a.".repeat(100_000));
+    assert!(!mistakes(&deep).is_empty());
+    let deep = columns(&format!("{}a = \"int64\"\n", "a.".repeat(70)));
+    assert!(mistakes(&deep).concat().contains("levels"), "{:?}", mistakes(&deep));
+    let deep = columns(&format!("a = {}", "{ a = ".repeat(3000)));
+    assert!(!mistakes(&deep).is_empty());
+    let deep = columns(&format!("a = {}", "[".repeat(100_000)));
+    assert!(!mistakes(&deep).is_empty());
 }
 
 #[test]
