@@ -149,3 +149,16 @@ pub trait Delete {
     /// Removes one object; a missing one is fine.
     fn delete(&self, key: &str) -> impl Future<Output = Result<()>> + Send;
 }
+
+/// A reference reads as what it refers to does, so that a body may borrow its store.
+impl<R: Read + Sync> Read for &R {
+    type Body = R::Body;
+
+    fn read_from(&self, key: &str, offset: u64, etag: &str) -> impl Future<Output = Result<Self::Body>> + Send {
+        (**self).read_from(key, offset, etag)
+    }
+
+    fn read_small(&self, key: &str) -> impl Future<Output = Result<Option<(Bytes, String)>>> + Send {
+        (**self).read_small(key)
+    }
+}

@@ -1,0 +1,277 @@
+//! Reading the SDK's errors, and saying in one line what was refused, why, and what to do.
+
+use std::error::Error as StdError;
+
+use aws_sdk_s3::config::http::HttpResponse;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+
+use super::errors::Answer;
+use super::errors::Who::{self, Authors, Owner, Signer, Time, Vendor};
+use super::{RequestOptions, Side};
+use crate::domain::error::{Error, Kind};
+use crate::store::operation::Operation;
+
+/// Why a request did not succeed, read off the SDK's error once. Holds no header that was sent, no key, no token.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) operation: Operation,
+    pub(super) cause: Cause,
+}
+
+/// What came back, or did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// S3 answered.
+    Answer(Answer),
+    /// No answer in time.
+    TimedOut,
+    /// No connection, or it broke.
+    NoAnswer(String),
+    /// The credentials could not be had.
+    NoCredentials(String),
+    /// An answer that is not S3's.
+    Unreadable(Option<u16>),
+    /// The request could not be built.
+    NotBuilt(String),
+}
+
+/// Where a request went, for the message.
+pub(super) struct Target<'a> {
+    pub(super) bucket: &'a str,
+    pub(super) key: &'a str,
+    pub(super) side: Side,
+    pub(super) options: &'a RequestOptions,
+}
+
+impl Refusal {
+    /// Reads the SDK's error.
+    pub(super) fn read<E>(operation: Operation, error: &SdkError<E, HttpResponse>) -> Refusal
+    where
+        E: ProvideErrorMetadata + StdError + 'static,
+    {
+        let status_of = |response: Option<&HttpResponse>| response.map(|response| response.status().as_u16());
+        let cause = match error {
+            SdkError::ServiceError(context) => {
+                let response = context.raw();
+                let meta = context.err().meta();
+                let body = response.body().bytes().map(String::from_utf8_lossy);
+                let header = response.headers().get("x-amz-bucket-region").map(str::to_owned);
+                Cause::Answer(Answer {
+                    status: response.status().as_u16(),
+                    code: meta.code().map(str::to_owned),
+                    message: meta.message().map(str::to_owned),
+                    region: header.or_else(|| body.and_then(|body| region_in(&body, meta.message()))),
+                })
+            }
+            SdkError::TimeoutError(_) => Cause::TimedOut,
+            SdkError::ResponseError(_) => Cause::Unreadable(status_of(error.raw_response())),
+            SdkError::DispatchFailure(failure) => {
+                let text = chain(error);
+                match is_about_credentials(&text) {
+                    true => Cause::NoCredentials(text),
+                    false if failure.is_timeout() => Cause::TimedOut,
+                    false => Cause::NoAnswer(text),
+                }
+            }
+            _ => {
+                let text = chain(error);
+                if is_about_credentials(&text) { Cause::NoCredentials(text) } else { Cause::NotBuilt(text) }
+            }
+        };
+        Refusal { operation, cause }
+    }
+
+    /// The error code of an answer.
+    pub(super) fn code(&self) -> Option<&str> {
+        match &self.cause {
+            Cause::Answer(answer) => answer.code.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The HTTP status of an answer.
+    pub(super) fn status(&self) -> Option<u16> {
+        match &self.cause {
+            Cause::Answer(answer) => Some(answer.status),
+            Cause::Unreadable(status) => *status,
+            _ => None,
+        }
+    }
+
+    /// The region that S3 says the bucket is in, where this answer refuses because of it.
+    pub(super) fn right_region(&self) -> Option<&str> {
+        match &self.cause {
+            Cause::Answer(answer) if answer.is_about_region() => answer.region.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the same bytes may be sent again at once, where the SDK would not: damage on the way, and an error of the moment in
+    /// the body of a 200 (a completion's) under a code that it does not know.
+    pub(super) fn is_worth_sending_again(&self) -> bool {
+        let Cause::Answer(answer) = &self.cause else { return false };
+        let damaged = matches!(
+            answer.code.as_deref(),
+            Some("BadDigest" | "XAmzContentChecksumMismatch" | "XAmzContentSHA256Mismatch" | "IncompleteBody")
+        );
+        let sends_bytes = matches!(self.operation, Operation::PutObject | Operation::UploadPart);
+        (damaged && sends_bytes) || (answer.status == 200 && self.who() == Time)
+    }
+
+    /// The error that a caller gets.
+    pub(super) fn into_error(self, target: &Target<'_>) -> Error {
+        let kind = self.kind(target);
+        let whose = match target.side {
+            Side::Customer => "the customer's bucket",
+            Side::Vendor => "our bucket",
+        };
+        let verb = self.operation.verb();
+        let place = match self.operation {
+            Operation::ListObjectsV2 if target.key.is_empty() => format!("{verb} {whose} `{}`", target.bucket),
+            _ => format!("{verb} `{}` in {whose} `{}`", plain(target.key), target.bucket),
+        };
+        let (why, what_to_do) = self.explain(target);
+        let said = self.said();
+        Error::new(kind, format!("could not {place} ({said}): {why}, {what_to_do}"))
+    }
+
+    fn kind(&self, target: &Target<'_>) -> Kind {
+        let side = |side: Side| match side {
+            Side::Customer => Kind::Customer,
+            Side::Vendor => Kind::Vendor,
+        };
+        match self.who() {
+            Owner => side(target.side),
+            Signer => side(target.options.signed_by),
+            Vendor => Kind::Vendor,
+            Time => Kind::Retryable,
+            Authors => Kind::Bug,
+        }
+    }
+
+    fn who(&self) -> Who {
+        match &self.cause {
+            Cause::NoCredentials(text) if text.contains("AccessDenied") => Owner,
+            Cause::NoCredentials(text) if is_of_the_moment(text) => Time,
+            Cause::NoCredentials(_) => Vendor,
+            Cause::NotBuilt(_) => Authors,
+            Cause::Unreadable(Some(300..=399)) => Owner,
+            Cause::TimedOut | Cause::NoAnswer(_) | Cause::Unreadable(_) => Time,
+            Cause::Answer(answer) => answer.who(self.operation),
+        }
+    }
+
+    /// What was said, in one line: code and message, or what stood in for an answer.
+    fn said(&self) -> String {
+        match &self.cause {
+            Cause::Answer(answer) => {
+                let code = answer.code.clone().unwrap_or_else(|| format!("status {}", answer.status));
+                match answer.message.as_deref().map(plain) {
+                    Some(message) if !message.is_empty() => format!("{}: \"{message}\"", plain(&code)),
+                    _ => plain(&code),
+                }
+            }
+            Cause::TimedOut => "no answer in time".to_owned(),
+            Cause::NoAnswer(text) | Cause::NoCredentials(text) | Cause::NotBuilt(text) => plain(text),
+            Cause::Unreadable(Some(status)) => format!("an answer with status {status} that is not S3's"),
+            Cause::Unreadable(None) => "an answer that is not S3's".to_owned(),
+        }
+    }
+
+    /// Why, and what to do.
+    fn explain(&self, target: &Target<'_>) -> (String, String) {
+        let pair = |why: &str, what: &str| (why.to_owned(), what.to_owned());
+        match &self.cause {
+            Cause::TimedOut | Cause::NoAnswer(_) => {
+                pair("S3 could not be reached", "check the network if it lasts, and call again")
+            }
+            Cause::NoCredentials(_) => match self.who() {
+                Owner => pair(
+                    "the role could not be assumed",
+                    "check that its trust policy names our role and the external id (`dayport policy --trust` prints it)",
+                ),
+                Time => pair("the credentials could not be had for the moment", "call again"),
+                _ => pair(
+                    "there are no credentials to sign with",
+                    "give the function a role, or set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` or a profile",
+                ),
+            },
+            Cause::NotBuilt(_) => pair("the request could not be built", "please report it"),
+            Cause::Unreadable(Some(300..=399)) => pair("something redirects us", "check `s3_region` and the endpoint"),
+            Cause::Unreadable(_) => {
+                pair("something between us and S3 answered", "check the endpoint and proxies if it lasts, and call again")
+            }
+            Cause::Answer(answer) => answer.explain(self.operation, target),
+        }
+    }
+}
+
+/// The bucket's region in an error's body: `<Region>`, or the words around it in the message.
+fn region_in(body: &str, message: Option<&str>) -> Option<String> {
+    let between = |text: &str, before: &str, after: &str| {
+        let (_, rest) = text.split_once(before)?;
+        let (region, _) = rest.split_once(after)?;
+        let looks_right =
+            !region.is_empty() && region.len() <= 32 && region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        looks_right.then(|| region.to_owned())
+    };
+    between(body, "<Region>", "</Region>")
+        .or_else(|| between(message?, "expecting '", "'"))
+        .or_else(|| between(message?, "The ", " location constraint is incompatible"))
+}
+
+/// The causes of an error, each once, in one line.
+fn chain(error: &dyn StdError) -> String {
+    let mut said = String::new();
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            if !said.is_empty() {
+                said.push_str(": ");
+            }
+            said.push_str(&text);
+        }
+        next = cause.source();
+    }
+    said
+}
+
+fn is_about_credentials(chain: &str) -> bool {
+    ["credential", "no identity", "identity resolver"].iter().any(|word| chain.contains(word))
+}
+
+fn is_of_the_moment(chain: &str) -> bool {
+    ["timed out", "timeout", "dispatch failure", "Throttling", "connection"].iter().any(|word| chain.contains(word))
+}
+
+/// Text from outside as it may stand in one line of a log: control characters escaped, at most 400 characters, and anything that
+/// looks like an access key id blotted out.
+pub(super) fn plain(text: &str) -> String {
+    const MOST: usize = 400;
+    let mut line = String::new();
+    for (index, word) in text.trim().split(' ').enumerate() {
+        if index > 0 {
+            line.push(' ');
+        }
+        let letters = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric());
+        let is_key_id = (letters.starts_with("AKIA") || letters.starts_with("ASIA"))
+            && letters.len() >= 16
+            && letters.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+        if is_key_id {
+            line.push_str("(a key id)");
+        } else {
+            line.extend(word.chars().flat_map(|letter| -> Box<dyn Iterator<Item = char>> {
+                if letter.is_control() { Box::new(letter.escape_default()) } else { Box::new(std::iter::once(letter)) }
+            }));
+        }
+    }
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => {
+            line.truncate(end);
+            line.push('…');
+            line
+        }
+        None => line,
+    }
+}

@@ -1,0 +1,1 @@
+//! Tests: S3's published error answers, replayed through the SDK, and the message that a user sees for each.
