@@ -4,11 +4,14 @@
 //! the [`registry`] and the [`quarantine`]; the customer's bucket is only written to (`Multipart + Write + Delete`). The head alone
 //! decides: what it does not hold, by a conditional write of whoever holds its lease, has not happened.
 
+pub mod answer;
 pub mod clock;
 pub mod document;
+pub mod export;
 pub mod head;
 pub mod journal;
 pub mod lanes;
 pub mod lease;
 pub mod paths;
 pub mod plan;
+pub mod quarantine;

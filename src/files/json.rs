@@ -103,7 +103,8 @@ mod tests {
         let mut staged = Vec::new();
         let mut landed = Vec::new();
         for block in 0..5_u32 {
-            let lines: String = (0..20_000).map(|line| format!("{{\"block\":{block},\"line\":{}}}\n", line * 7919 % 1000)).collect();
+            let lines: String =
+                (0..20_000).map(|line| format!("{{\"block\":{block},\"line\":{}}}\n", line * 7919 % 1000)).collect();
             file.write(lines.as_bytes(), 20_000).unwrap();
             staged.extend_from_slice(lines.as_bytes());
             landed.extend(file.take_bytes());

@@ -49,13 +49,13 @@ impl Reader {
         Reader { tape: Tape::default(), max_depth, max_record_bytes, values: Vec::new() }
     }
 
-    /// Reads `bytes`, whole lines of which the first is line `first_line` and starts at `offset` in the object.
+    /// Reads `bytes`, whole lines of which the first stands at `first`.
     ///
     /// Blank lines are passed over, a carriage return before the line feed is no part of a record. A line holds one record, or several
     /// after each other, or arrays of them; one that is not wholly such is one reject, whole.
-    pub fn read(&mut self, bytes: &[u8], first_line: u64, offset: u64, visit: &mut impl Visit) {
+    pub fn read(&mut self, bytes: &[u8], first: Place, visit: &mut impl Visit) {
         let is_utf8 = std::str::from_utf8(bytes).is_ok();
-        let mut line = first_line;
+        let Place { mut line, offset } = first;
         let mut start = 0;
         while start < bytes.len() {
             let rest = bytes.get(start..).unwrap_or_default();
@@ -65,6 +65,33 @@ impl Reader {
             start += length + 1;
             line += 1;
         }
+    }
+
+    /// Reads `bytes`, elements of an array of records with commas between them, all on one line, known to be JSON.
+    pub fn read_elements(&mut self, bytes: &[u8], first: Place, visit: &mut impl Visit) {
+        let is_utf8 = std::str::from_utf8(bytes).is_ok();
+        let is_between = |byte: &u8| is_space(*byte) || *byte == b',';
+        let mut at = 0;
+        self.values.clear();
+        loop {
+            at += bytes.get(at..).unwrap_or_default().iter().take_while(|byte| is_between(byte)).count();
+            if at >= bytes.len() {
+                break;
+            }
+            match self.value_of(bytes, at) {
+                Some(end) => at = end,
+                None => {
+                    let rest = bytes.get(at..).unwrap_or_default();
+                    visit.reject(place_in(first, at), Reason::NotJson, rest, None);
+                    break;
+                }
+            }
+        }
+        let values = std::mem::take(&mut self.values);
+        for &value in &values {
+            self.value(bytes, first, value, is_utf8, visit);
+        }
+        self.values = values;
     }
 
     fn line(&mut self, line: &[u8], place: Place, is_utf8: bool, visit: &mut impl Visit) {
@@ -225,7 +252,7 @@ mod tests {
 
     fn read(text: &[u8]) -> Vec<String> {
         let mut log = Log::default();
-        Reader::new(3, 40).read(text, 1, 100, &mut log);
+        Reader::new(3, 40).read(text, Place { line: 1, offset: 100 }, &mut log);
         log.0
     }
 

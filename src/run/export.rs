@@ -116,11 +116,16 @@ impl Export<'_> {
         snapshots.filter_map(|(name, _)| TableName::parse(name)).collect()
     }
 
-    /// How an object of a shard is read in a pass.
-    fn object_rule(&self, pass: &ShardPass<'_>, key: &str) -> ObjectRule {
+    fn folder_rule(&self, key: &str) -> ObjectRule {
         let folder = folder_of(&self.prefix, key)
             .filter(|folder| self.settings.tables.get(*folder).is_some_and(|table| table.sync.is_some()))
             .map(str::to_owned);
+        ObjectRule { folder, wanted: Wanted::AllBut(Arc::default()) }
+    }
+
+    /// How an object of a shard is read in a pass.
+    fn object_rule(&self, pass: &ShardPass<'_>, key: &str) -> ObjectRule {
+        let ObjectRule { folder, .. } = self.folder_rule(key);
         let only = |table: &TableName| Wanted::Only(Arc::new(HashSet::from([table.clone()])));
         let wanted = match (pass.pass, &pass.shard.snapshot) {
             (Pass::Second, _) => Wanted::Only(Arc::clone(&pass.again)),
@@ -134,7 +139,14 @@ impl Export<'_> {
     /// Reads a shard and uploads its files; what it yields is for the journal.
     ///
     /// Needs: to read the staging bucket, to write parts to the customer's, to write quarantine to the state's.
-    pub async fn shard<S, D, Q, R>(&self, pass: &ShardPass<'_>, staging: &S, customer: &D, state: &Q, recorder: &R) -> Result<ShardDone>
+    pub async fn shard<S, D, Q, R>(
+        &self,
+        pass: &ShardPass<'_>,
+        staging: &S,
+        customer: &D,
+        state: &Q,
+        recorder: &R,
+    ) -> Result<ShardDone>
     where
         S: Read + Clone + Send + Sync,
         D: Multipart + Sync,
@@ -197,7 +209,10 @@ impl Export<'_> {
         };
         let feeding = stop_on_error(&crew, self.feed(&crew, &objects, staging));
         let sinking = stop_on_error(&crew, sink::run(customer, recorder, &sink_rules, key_of, || crew.wake(), from_crew));
-        let quarantining = stop_on_error(&crew, quarantine(state, &objects, self.settings.staging.max_record_bytes, pass.quarantine_key, rejects));
+        let quarantining = stop_on_error(
+            &crew,
+            quarantine(state, &objects, self.settings.staging.max_record_bytes, pass.quarantine_key, rejects),
+        );
         let (fed, files, quarantined) = tokio::join!(feeding, sinking, quarantining);
         for worker in workers {
             worker.await.map_err(|error| Error::bug("a worker thread was lost, please report it").with_source(error))?;
@@ -236,7 +251,8 @@ impl Export<'_> {
 
     fn planner(&self, pass: &ShardPass<'_>) -> Box<crew::StreamPlanner> {
         let book = Arc::clone(&self.book);
-        let files_before = if self.destination.layout.numbers_through_transfer() { pass.files_before.clone() } else { HashMap::new() };
+        let files_before =
+            if self.destination.layout.numbers_through_transfer() { pass.files_before.clone() } else { HashMap::new() };
         let (format, transfer) = (self.destination.format, self.transfer);
         let target = if pass.shard.snapshot.is_some() { self.plan.snapshot_file_size } else { self.plan.target_file_size };
         let time_field = self.settings.staging.time_field.clone();
@@ -245,7 +261,8 @@ impl Export<'_> {
                 Format::Json => Recipe::Json,
                 Format::Parquet => {
                     let entry = book.entry(table)?;
-                    let time = entry.schema.columns.iter().find(|column| column.key() == time_field).map(|column| column.name.clone());
+                    let time =
+                        entry.schema.columns.iter().find(|column| column.key() == time_field).map(|column| column.name.clone());
                     Recipe::parquet(&entry.schema, time.into_iter().collect(), transfer)?
                 }
             };

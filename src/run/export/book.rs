@@ -63,6 +63,12 @@ impl SchemaBook {
         self.pinned.get(table).map(AsRef::as_ref)
     }
 
+    /// Whether the registry has any table.
+    #[must_use]
+    pub fn knows_tables(&self) -> bool {
+        !self.pinned.is_empty()
+    }
+
     /// The limits of every table.
     #[must_use]
     pub fn limits(&self) -> Limits {

@@ -65,8 +65,10 @@ pub struct ChunkInput {
     pub first_line: u64,
     /// The first byte's offset in the unpacked object.
     pub offset: u64,
-    /// Values that were too large to be kept, found while the object was split into lines.
-    pub oversize: Vec<Rejected>,
+    /// The bytes are elements of an array that began earlier on an over-long line.
+    pub is_elements: bool,
+    /// A part of an over-long line that can't be taken, found while the object was split into lines.
+    pub oversize: Option<Rejected>,
 }
 
 /// A record that can't be delivered.
@@ -78,8 +80,8 @@ pub struct Rejected {
     pub reason: Reason,
     /// Its original bytes, or as many of the first as `max_record_bytes`.
     pub original: Vec<u8>,
-    /// Its length and SHA-256 in hex, where `original` is not all of it.
-    pub cut: Option<(u64, String)>,
+    /// Its length and SHA-256, where `original` is not all of it.
+    pub cut: Option<(u64, [u8; 32])>,
     /// What it probably is.
     pub hint: Option<&'static str>,
 }
@@ -210,10 +212,15 @@ impl ChunkReader {
             counts: Counts::default(),
             failure: None,
         };
-        for oversize in input.oversize {
+        if let Some(oversize) = input.oversize {
             pass.keep_reject(oversize);
         }
-        self.reader.read(&input.bytes, input.first_line, input.offset, &mut pass);
+        let place = Place { line: input.first_line, offset: input.offset };
+        if input.is_elements {
+            self.reader.read_elements(&input.bytes, place, &mut pass);
+        } else {
+            self.reader.read(&input.bytes, place, &mut pass);
+        }
         let Pass { numbers: _, tables, mut order, mut rejects, counts, failure, .. } = pass;
         if let Some(failure) = failure {
             return Err(failure);
@@ -256,8 +263,11 @@ impl ChunkReader {
             OpenRows::Columns => {
                 let shredder = self.shredders.get_mut(table.name.as_ref()).ok_or_else(lost_row)?;
                 let shredded = shredder.finish().map_err(|error| {
-                    Error::vendor(format!("a chunk of table `{}` holds more than 2 GiB of text, lower `staging.max_record_bytes`", table.name))
-                        .with_source(error)
+                    Error::vendor(format!(
+                        "a chunk of table `{}` holds more than 2 GiB of text, lower `staging.max_record_bytes`",
+                        table.name
+                    ))
+                    .with_source(error)
                 })?;
                 if !shredded.rescued.is_empty() {
                     rows.rescued.insert((*table.name).clone(), shredded.rescued.into_iter().collect());

@@ -1,6 +1,6 @@
 //! The worker threads: they unpack, shred, gather and encode, whatever is nearest to the end first.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,7 @@ pub struct Crew {
     /// Told whenever there is room for more input.
     room: Notify,
     sink: Mutex<Option<UnboundedSender<ToSink>>>,
-    rejects: UnboundedSender<(usize, Vec<Rejected>)>,
+    rejects: Mutex<Option<UnboundedSender<(usize, Vec<Rejected>)>>>,
     backlog: Arc<AtomicU64>,
 }
 
@@ -115,7 +115,7 @@ impl Crew {
         rules: CrewRules,
         planner: Box<StreamPlanner>,
         gather: Gather,
-        unpacker: impl Fn() -> Unpacker,
+        unpacker: impl Fn(usize) -> Unpacker,
         sink: UnboundedSender<ToSink>,
         rejects: UnboundedSender<(usize, Vec<Rejected>)>,
         backlog: Arc<AtomicU64>,
@@ -123,7 +123,8 @@ impl Crew {
         let objects = rules
             .objects
             .iter()
-            .map(|_| ObjectState { unpacker: Some(Box::new(unpacker())), ..ObjectState::default() })
+            .enumerate()
+            .map(|(at, _)| ObjectState { unpacker: Some(Box::new(unpacker(at))), ..ObjectState::default() })
             .collect();
         let state = State {
             objects,
@@ -150,7 +151,7 @@ impl Crew {
             wake: Condvar::new(),
             room: Notify::new(),
             sink: Mutex::new(Some(sink)),
-            rejects,
+            rejects: Mutex::new(Some(rejects)),
             backlog,
         }
     }
@@ -170,7 +171,9 @@ impl Crew {
                 if state.failure.is_some() || state.is_over {
                     return Err(Error::bug("the workers have ended"));
                 }
-                let Some(input) = state.objects.get_mut(object) else { return Err(Error::bug("an object is unknown, please report it")) };
+                let Some(input) = state.objects.get_mut(object) else {
+                    return Err(Error::bug("an object is unknown, please report it"));
+                };
                 if input.input_bytes < INPUT_BYTES || bytes.is_empty() {
                     if bytes.is_empty() {
                         input.is_complete = true;
@@ -192,6 +195,12 @@ impl Crew {
         let mut state = self.lock();
         state.failure.get_or_insert(error);
         drop(state);
+        self.close();
+    }
+
+    /// Ends the crew because nobody wants its work any more.
+    pub fn stop_quietly(&self) {
+        self.lock().is_over = true;
         self.close();
     }
 
@@ -304,7 +313,11 @@ impl Crew {
                 break;
             }
             object.is_begun = true;
-            if object.is_done || (object.input.is_empty() && !object.is_complete && !object.unpacker.as_ref().is_some_and(|unpacker| unpacker.has_more())) {
+            if object.is_done
+                || (object.input.is_empty()
+                    && !object.is_complete
+                    && !object.unpacker.as_ref().is_some_and(|unpacker| unpacker.has_more()))
+            {
                 continue;
             }
             let Some(unpacker) = object.unpacker.take() else { continue };
@@ -330,7 +343,9 @@ impl Crew {
     fn unpack(&self, at: usize, mut unpacker: Box<Unpacker>, input: Vec<Bytes>, is_complete: bool) -> Result<()> {
         let mut chunks = Vec::new();
         let key = self.rules.keys.get(at).map_or("", String::as_str);
-        let is_done = unpacker.unpack(at, input, is_complete, &mut chunks).map_err(|error| error.context(format!("staged object `{key}`")))?;
+        let is_done = unpacker
+            .unpack(at, input, is_complete, &mut chunks)
+            .map_err(|error| error.context(format!("staged object `{key}`")))?;
         let mut state = self.lock();
         state.unpacking -= 1;
         state.chunks += chunks.len();
@@ -358,7 +373,9 @@ impl Crew {
                 panic!("the crash point `panic_on_object` is set");
             }
         }
-        let Some(rule) = self.rules.objects.get(object) else { return Err(Error::bug("a chunk has no object, please report it")) };
+        let Some(rule) = self.rules.objects.get(object) else {
+            return Err(Error::bug("a chunk has no object, please report it"));
+        };
         let rows = reader.read(input, rule)?;
         let mut state = self.lock();
         state.shredding -= 1;
@@ -374,9 +391,11 @@ impl Crew {
         for chunk in chunks {
             let object = chunk.object;
             let rejects = gather.take(chunk, &mut |stream, step| steps.push((stream, step)))?;
-            if !rejects.is_empty() {
+            if !rejects.is_empty()
+                && let Some(sender) = &*self.rejects.lock().unwrap_or_else(PoisonError::into_inner)
+            {
                 // Nobody listens only when the run has failed already.
-                let _ = self.rejects.send((object, rejects));
+                let _ = sender.send((object, rejects));
             }
         }
         let mut state = self.lock();
@@ -384,7 +403,13 @@ impl Crew {
         let known = state.streams_meta.len();
         state.streams_meta.extend(gather.streams().iter().skip(known).cloned());
         for _ in state.streams.len()..gather.streams().len() {
-            state.streams.push(StreamState { steps: VecDeque::new(), is_ready: false, is_queued: false, is_busy: false, writer: None });
+            state.streams.push(StreamState {
+                steps: VecDeque::new(),
+                is_ready: false,
+                is_queued: false,
+                is_busy: false,
+                writer: None,
+            });
         }
         for (at, step) in steps {
             if let Some(stream) = state.streams.get_mut(at) {
@@ -403,7 +428,10 @@ impl Crew {
         let mut writer = match writer {
             Some(writer) => writer,
             None => {
-                let table = self.stream(at).map(|stream| stream.table).ok_or_else(|| Error::bug("a stream is unknown, please report it"))?;
+                let table = self
+                    .stream(at)
+                    .map(|stream| stream.table)
+                    .ok_or_else(|| Error::bug("a stream is unknown, please report it"))?;
                 let plan = (self.planner)(&table)?;
                 Box::new(RollingFile::new(plan.recipe, plan.target, plan.first_file))
             }
@@ -446,6 +474,7 @@ impl Crew {
 
     fn close(&self) {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.rejects.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.wake.notify_all();
         self.room.notify_waiters();
     }
@@ -484,6 +513,3 @@ impl State {
         }
     }
 }
-
-/// Counts of the files that earlier shards made, by table: where a layout numbers through the transfer.
-pub type FilesBefore = HashMap<TableName, u32>;

@@ -56,7 +56,8 @@ impl Scratch {
     pub fn create(&self) -> Result<ScratchFile> {
         let number = self.named.fetch_add(1, Ordering::Relaxed);
         let path = self.dir.join(format!("dayport-{}-{number}", std::process::id()));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(|error| unusable(&self.dir, error))?;
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).open(&path).map_err(|error| unusable(&self.dir, error))?;
         std::fs::remove_file(&path).map_err(|error| unusable(&self.dir, error))?;
         Ok(ScratchFile { file, length: 0 })
     }
