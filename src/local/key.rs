@@ -29,14 +29,9 @@ pub(super) fn side_name(key: &str) -> String {
 
 /// Lower-case hex digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
+    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
     let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or_default();
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]
@@ -59,10 +54,7 @@ mod tests {
             assert!(is_plain(key), "{key}");
         }
         let too_long = "x".repeat(256);
-        for key in [
-            "", "/", "a/", "/a", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "nul\0",
-            &too_long,
-        ] {
+        for key in ["", "/", "a/", "/a", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "nul\0", &too_long] {
             assert!(!is_plain(key), "{key}");
         }
     }

@@ -8,9 +8,7 @@ use bytes::Bytes;
 
 use super::checksum::Crc64Nvme;
 use super::memory::MemoryBucket;
-use super::ports::{
-    Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write,
-};
+use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
 use super::resume::ResumingBody;
 use crate::domain::error::Kind;
 
@@ -337,11 +335,7 @@ mod local {
             .region(Region::from_static("us-east-1"))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .build();
-        let retries = Retries {
-            attempts: 3,
-            first_pause: Duration::from_millis(10),
-            longest_pause: Duration::from_millis(10),
-        };
+        let retries = Retries { attempts: 3, first_pause: Duration::from_millis(10), longest_pause: Duration::from_millis(10) };
         let address = Address { bucket: "contract".to_owned(), region: None, path_style: false };
         let bucket = Clients::new(config, retries).bucket(&address, None, RequestOptions::default(), Side::Vendor);
         (Endpoint { _root: root, _server: server }, bucket)
