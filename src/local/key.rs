@@ -29,9 +29,15 @@ pub(super) fn side_name(key: &str) -> String {
 
 /// Lower-case hex digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or_default();
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [hex_digit(byte >> 4), hex_digit(byte & 15)])
+        .collect()
+}
+
+/// The lower-case digit of a number below 16.
+pub(super) fn hex_digit(number: u8) -> char {
+    char::from_digit(u32::from(number), 16).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -54,7 +60,10 @@ mod tests {
             assert!(is_plain(key), "{key}");
         }
         let too_long = "x".repeat(256);
-        for key in ["", "/", "a/", "/a", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "nul\0", &too_long] {
+        for key in [
+            "", "/", "a/", "/a", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "nul\0",
+            &too_long,
+        ] {
             assert!(!is_plain(key), "{key}");
         }
     }

@@ -1,32 +1,26 @@
-//! The operations on multipart uploads.
+//! The operations on multipart uploads, but for their completion.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use s3s::crypto::{Checksum as _, Md5};
 use s3s::dto::{
-    AbortMultipartUploadInput, AbortMultipartUploadOutput, ChecksumAlgorithm, CommonPrefix, CompleteMultipartUploadInput,
-    CompleteMultipartUploadOutput, CompletedPart, CreateMultipartUploadInput, CreateMultipartUploadOutput, ETag,
-    ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput, MultipartUpload, UploadPartInput,
-    UploadPartOutput,
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, ChecksumAlgorithm, ChecksumType,
+    CommonPrefix, CreateMultipartUploadInput, CreateMultipartUploadOutput, ETag,
+    ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput,
+    MultipartUpload, UploadPartInput, UploadPartOutput,
 };
-use s3s::{S3Error, S3Request, S3Result, s3_error};
+use s3s::{S3Request, S3Result, s3_error};
 
 use super::body::{drain, receive};
-use super::checksum::{self, Algorithm, Checksum, Claim, fields, show};
+use super::checksum::{Algorithm, Claim, fields, show};
 use super::disk::Disk;
 use super::failure::{self, blocking};
-use super::key::hex;
 use super::listing::Query;
-use super::meta::{Meta, WriteCondition, refuse_unsupported, show_encryption, stated_attributes};
+use super::meta::{refuse_unsupported, show_encryption, stated_attributes};
 use super::pages::{Encoding, owner, page_limit};
-use super::upload::{Done, Part, Upload};
+use super::upload::Upload;
 
-/// The least size of a part that is not the last (S3 user guide, "Multipart upload limits"): 5 MiB.
-const SMALLEST_PART: u64 = 5 * 1024 * 1024;
-
-/// The most parts of an upload, and the highest number of one (same source).
+/// The most parts of an upload, and the highest number of one (S3 user guide, "Multipart upload limits").
 const MOST_PARTS: i32 = 10_000;
 
 pub(super) async fn create(
@@ -35,8 +29,12 @@ pub(super) async fn create(
 ) -> S3Result<CreateMultipartUploadOutput> {
     let input = request.input;
     refuse_unsupported!(input)?;
-    let algorithm = input.checksum_algorithm.as_ref().map(Algorithm::parse).transpose()?;
-    let kind = input.checksum_type.as_ref().map(|kind| kind.as_str());
+    let algorithm = input
+        .checksum_algorithm
+        .as_ref()
+        .map(Algorithm::parse)
+        .transpose()?;
+    let kind = input.checksum_type.as_ref().map(ChecksumType::as_str);
     let upload = Upload {
         key: input.key.clone(),
         initiated: SystemTime::now(),
@@ -45,7 +43,7 @@ pub(super) async fn create(
         full_object: is_full_object(algorithm, kind)?,
     };
     let encryption = upload.attributes.encryption.clone();
-    let kind = checksum_kind(&upload);
+    let kind = upload.checksum_kind();
     let bucket = input.bucket.clone();
     let upload_id = blocking(move || {
         disk.bucket(&bucket)?;
@@ -67,42 +65,65 @@ pub(super) async fn create(
 /// Which kind of checksum an upload keeps (S3 user guide, "Checking object integrity", table of algorithms).
 fn is_full_object(algorithm: Option<Algorithm>, kind: Option<&str>) -> S3Result<bool> {
     let refused = |kind: &str, name: &str| {
-        s3_error!(InvalidRequest, "The {kind} checksum type cannot be used with the {name} checksum algorithm.")
+        s3_error!(
+            InvalidRequest,
+            "The {kind} checksum type cannot be used with the {name} checksum algorithm."
+        )
     };
     match (algorithm, kind) {
-        (None, None) => Ok(true),
         (None, Some(_)) => Err(s3_error!(
             InvalidRequest,
             "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header."
         )),
-        (Some(Algorithm::Crc64Nvme), Some("COMPOSITE")) => Err(refused("COMPOSITE", Algorithm::Crc64Nvme.name())),
-        (Some(algorithm), Some("FULL_OBJECT")) if !algorithm.adds_up() => Err(refused("FULL_OBJECT", algorithm.name())),
-        (Some(_), Some("FULL_OBJECT")) => Ok(true),
+        (Some(Algorithm::Crc64Nvme), Some("COMPOSITE")) => {
+            Err(refused("COMPOSITE", Algorithm::Crc64Nvme.name()))
+        }
+        (Some(algorithm), Some("FULL_OBJECT")) if !algorithm.adds_up() => {
+            Err(refused("FULL_OBJECT", algorithm.name()))
+        }
+        (None, None) | (Some(_), Some("FULL_OBJECT")) => Ok(true),
         (Some(_), Some("COMPOSITE")) => Ok(false),
         (Some(algorithm), None) => Ok(algorithm == Algorithm::Crc64Nvme),
-        (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "Value for x-amz-checksum-type header is invalid.")),
+        (Some(_), Some(_)) => Err(s3_error!(
+            InvalidRequest,
+            "Value for x-amz-checksum-type header is invalid."
+        )),
     }
 }
 
-fn checksum_kind(upload: &Upload) -> &'static str {
-    if upload.full_object { "FULL_OBJECT" } else { "COMPOSITE" }
-}
-
-pub(super) async fn upload_part(disk: Arc<Disk>, request: S3Request<UploadPartInput>) -> S3Result<UploadPartOutput> {
+pub(super) async fn upload_part(
+    disk: Arc<Disk>,
+    request: S3Request<UploadPartInput>,
+) -> S3Result<UploadPartOutput> {
     let mut input = request.input;
     let body = input.body.take();
-    let claim = Claim::read(input.content_md5.as_deref(), fields!(input), input.checksum_algorithm.as_ref(), &request.headers);
+    let claim = Claim::read(
+        input.content_md5.as_deref(),
+        fields!(input),
+        input.checksum_algorithm.as_ref(),
+        &request.headers,
+    );
     let (bucket, key, upload_id) = (input.bucket, input.key, input.upload_id);
     let number = input.part_number;
     let checked = async {
         let claim = claim?;
         if input.sse_customer_algorithm.is_some() {
-            return Err(failure::not_implemented("x-amz-server-side-encryption-customer-algorithm"));
+            return Err(failure::not_implemented(
+                "x-amz-server-side-encryption-customer-algorithm",
+            ));
         }
         if !(1..=MOST_PARTS).contains(&number) {
-            return Err(s3_error!(InvalidArgument, "Part number must be an integer between 1 and 10000, inclusive"));
+            return Err(s3_error!(
+                InvalidArgument,
+                "Part number must be an integer between 1 and 10000, inclusive"
+            ));
         }
-        let (disk, bucket, key, upload_id) = (Arc::clone(&disk), bucket.clone(), key.clone(), upload_id.clone());
+        let (disk, bucket, key, upload_id) = (
+            Arc::clone(&disk),
+            bucket.clone(),
+            key.clone(),
+            upload_id.clone(),
+        );
         let upload = blocking(move || {
             disk.bucket(&bucket)?;
             disk.upload(&bucket, &key, &upload_id)
@@ -120,10 +141,16 @@ pub(super) async fn upload_part(disk: Arc<Disk>, request: S3Request<UploadPartIn
     };
 
     let received = receive(&disk, &bucket, body, input.content_length, upload.algorithm).await?;
-    let trailers = request.trailing_headers.and_then(|trailers| trailers.take());
+    let trailers = request
+        .trailing_headers
+        .and_then(|trailers| trailers.take());
     claim.check(&received.digests, trailers.as_ref())?;
-    let part = blocking(move || disk.add_part(&bucket, &key, &upload_id, number, &received)).await?;
-    let mut output = UploadPartOutput { e_tag: Some(ETag::Strong(part.etag.clone())), ..UploadPartOutput::default() };
+    let part =
+        blocking(move || disk.add_part(&bucket, &key, &upload_id, number, &received)).await?;
+    let mut output = UploadPartOutput {
+        e_tag: Some(ETag::Strong(part.etag.clone())),
+        ..UploadPartOutput::default()
+    };
     if let Some(algorithm) = claim.algorithm() {
         show!(output, &part.checksum(algorithm));
     }
@@ -136,7 +163,9 @@ fn check_algorithm(upload: &Upload, stated: Option<Algorithm>) -> S3Result<()> {
     if upload.algorithm == stated || (stated.is_none() && upload.full_object) {
         return Ok(());
     }
-    let name = |algorithm: Option<Algorithm>| algorithm.map_or("null".to_owned(), |found| found.name().to_ascii_lowercase());
+    let name = |algorithm: Option<Algorithm>| {
+        algorithm.map_or("null".to_owned(), |found| found.name().to_ascii_lowercase())
+    };
     Err(s3_error!(
         InvalidRequest,
         "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
@@ -145,173 +174,10 @@ fn check_algorithm(upload: &Upload, stated: Option<Algorithm>) -> S3Result<()> {
     ))
 }
 
-pub(super) async fn complete(
+pub(super) async fn abort(
     disk: Arc<Disk>,
-    request: S3Request<CompleteMultipartUploadInput>,
-) -> S3Result<CompleteMultipartUploadOutput> {
-    let input = request.input;
-    let condition = WriteCondition::new(input.if_match.clone(), input.if_none_match.as_ref())?;
-    let (bucket, key) = (input.bucket.clone(), input.key.clone());
-    let done = blocking(move || {
-        disk.bucket(&input.bucket)?;
-        let _held = disk.lock_upload(&input.upload_id);
-        if let Some(done) = disk.done(&input.bucket, &input.key, &input.upload_id)? {
-            return Ok(done);
-        }
-        complete_pending(&disk, &input, &condition)
-    })
-    .await?;
-    let mut output = CompleteMultipartUploadOutput {
-        location: Some(format!("/{bucket}/{key}")),
-        bucket: Some(bucket),
-        key: Some(key),
-        e_tag: Some(ETag::Strong(done.etag)),
-        ..CompleteMultipartUploadOutput::default()
-    };
-    if let Some(checksum) = &done.checksum {
-        show!(output, checksum);
-        output.checksum_type = Some(checksum.kind().to_owned().into());
-    }
-    show_encryption!(output, done.encryption);
-    Ok(output)
-}
-
-fn complete_pending(disk: &Disk, input: &CompleteMultipartUploadInput, condition: &WriteCondition) -> S3Result<Done> {
-    let (bucket, upload_id) = (input.bucket.as_str(), input.upload_id.as_str());
-    let upload = disk.upload(bucket, &input.key, upload_id)?;
-    let listed = input.multipart_upload.as_ref().and_then(|list| list.parts.as_deref()).unwrap_or_default();
-    let parts = chosen_parts(&upload, disk.parts(bucket, upload_id)?, listed)?;
-
-    let size: u64 = parts.iter().map(|part| part.size).sum();
-    if input.mpu_object_size.is_some_and(|expected| u64::try_from(expected) != Ok(size)) {
-        return Err(s3_error!(InvalidRequest, "The provided 'x-amz-mp-object-size' header does not match what was computed."));
-    }
-    let checksum = whole_checksum(&upload, &parts)?;
-    check_stated_whole(input, &upload, &checksum)?;
-
-    let whole = disk.assemble(bucket, upload_id, &parts)?;
-    let meta =
-        Meta { key: upload.key.clone(), etag: multipart_etag(&parts), checksum: Some(checksum), attributes: upload.attributes };
-    let stored = disk.commit(bucket, &whole, meta, condition)?;
-    let done = Done {
-        key: stored.meta.key,
-        etag: stored.meta.etag,
-        checksum: stored.meta.checksum,
-        encryption: stored.meta.attributes.encryption,
-    };
-    disk.remember_done(bucket, upload_id, &done)?;
-    disk.drop_upload(bucket, upload_id)?;
-    Ok(done)
-}
-
-/// The parts that a completion lists, if it lists them rightly.
-fn chosen_parts(upload: &Upload, received: Vec<Part>, listed: &[CompletedPart]) -> S3Result<Vec<Part>> {
-    if listed.is_empty() {
-        return Err(s3_error!(
-            MalformedXML,
-            "The XML you provided was not well-formed or did not validate against our published schema"
-        ));
-    }
-    let mut by_number: HashMap<i32, Part> = received.into_iter().map(|part| (part.number, part)).collect();
-    let mut parts = Vec::with_capacity(listed.len());
-    let mut last_number = 0;
-    for wanted in listed {
-        let number = wanted.part_number.unwrap_or_default();
-        if number <= last_number {
-            return Err(s3_error!(
-                InvalidPartOrder,
-                "The list of parts was not in ascending order. Parts must be ordered by part number."
-            ));
-        }
-        last_number = number;
-        let part = by_number.remove(&number).ok_or_else(invalid_part)?;
-        let same_etag = wanted.e_tag.as_ref().map(ETag::value) == Some(part.etag.as_str());
-        if !same_etag {
-            return Err(invalid_part());
-        }
-        check_listed_checksum(upload, wanted, &part)?;
-        parts.push(part);
-    }
-    let too_small = parts.iter().rev().skip(1).any(|part| part.size < SMALLEST_PART);
-    if too_small {
-        return Err(s3_error!(EntityTooSmall, "Your proposed upload is smaller than the minimum allowed size"));
-    }
-    Ok(parts)
-}
-
-fn check_listed_checksum(upload: &Upload, wanted: &CompletedPart, part: &Part) -> S3Result<()> {
-    match checksum::stated(fields!(wanted))? {
-        Some((algorithm, value)) => {
-            let right = part.checksum(upload.kept_algorithm());
-            if algorithm != right.algorithm || value != right.value {
-                return Err(invalid_part());
-            }
-            Ok(())
-        }
-        None if upload.full_object => Ok(()),
-        None => Err(s3_error!(
-            InvalidRequest,
-            "The upload was created using a {} checksum. The complete request must include the checksum for each part. It was missing for part {} in the request.",
-            upload.kept_algorithm().name().to_ascii_lowercase(),
-            part.number
-        )),
-    }
-}
-
-fn invalid_part() -> S3Error {
-    s3_error!(
-        InvalidPart,
-        "One or more of the specified parts could not be found. The part may not have been uploaded, or the specified entity tag may not match the part's entity tag."
-    )
-}
-
-fn whole_checksum(upload: &Upload, parts: &[Part]) -> S3Result<Checksum> {
-    let digests: Vec<(Vec<u8>, u64)> = parts.iter().map(|part| (part.digest(), part.size)).collect();
-    checksum::of_parts(upload.kept_algorithm(), upload.full_object, &digests)
-        .ok_or_else(|| failure::internal("add up the checksums of parts", &std::io::ErrorKind::InvalidData.into()))
-}
-
-/// Compares what a completion says about the whole object with what came in.
-fn check_stated_whole(input: &CompleteMultipartUploadInput, upload: &Upload, computed: &Checksum) -> S3Result<()> {
-    let stated_kind = input.checksum_type.as_ref().map(|kind| kind.as_str());
-    if stated_kind.is_some_and(|kind| kind != checksum_kind(upload)) {
-        return Err(s3_error!(
-            InvalidRequest,
-            "The upload was created using the {} checksum mode. The complete request must use the same checksum mode.",
-            checksum_kind(upload)
-        ));
-    }
-    match checksum::stated(fields!(input))? {
-        None => Ok(()),
-        Some((algorithm, _value)) if algorithm != upload.kept_algorithm() => Err(s3_error!(
-            InvalidRequest,
-            "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
-            upload.kept_algorithm().name().to_ascii_lowercase(),
-            algorithm.name().to_ascii_lowercase()
-        )),
-        Some((_algorithm, value)) if value == computed.value => Ok(()),
-        Some((algorithm, value)) => {
-            if upload.full_object {
-                checksum::decode_value(algorithm, &value)?;
-            }
-            Err(checksum::mismatch(algorithm))
-        }
-    }
-}
-
-/// MD5 of the parts' MD5s, and how many they are.
-fn multipart_etag(parts: &[Part]) -> String {
-    let digits: Vec<u8> = parts
-        .iter()
-        .flat_map(|part| part.etag.bytes())
-        .filter_map(|digit| char::from(digit).to_digit(16))
-        .filter_map(|digit| u8::try_from(digit).ok())
-        .collect();
-    let md5s: Vec<u8> = digits.chunks_exact(2).filter_map(|pair| Some((pair.first()? << 4) | pair.last()?)).collect();
-    format!("{}-{}", hex(&Md5::checksum(&md5s)), parts.len())
-}
-
-pub(super) async fn abort(disk: Arc<Disk>, input: AbortMultipartUploadInput) -> S3Result<AbortMultipartUploadOutput> {
+    input: AbortMultipartUploadInput,
+) -> S3Result<AbortMultipartUploadOutput> {
     blocking(move || {
         disk.bucket(&input.bucket)?;
         let _held = disk.lock_upload(&input.upload_id);
@@ -322,10 +188,17 @@ pub(super) async fn abort(disk: Arc<Disk>, input: AbortMultipartUploadInput) -> 
     Ok(AbortMultipartUploadOutput::default())
 }
 
-pub(super) async fn list_parts(disk: Arc<Disk>, input: ListPartsInput) -> S3Result<ListPartsOutput> {
+pub(super) async fn list_parts(
+    disk: Arc<Disk>,
+    input: ListPartsInput,
+) -> S3Result<ListPartsOutput> {
     let limit = page_limit(input.max_parts)?;
     let after = input.part_number_marker.unwrap_or_default();
-    let (bucket, key, upload_id) = (input.bucket.clone(), input.key.clone(), input.upload_id.clone());
+    let (bucket, key, upload_id) = (
+        input.bucket.clone(),
+        input.key.clone(),
+        input.upload_id.clone(),
+    );
     let (upload, mut parts) = blocking(move || {
         disk.bucket(&bucket)?;
         let upload = disk.upload(&bucket, &key, &upload_id)?;
@@ -359,7 +232,9 @@ pub(super) async fn list_parts(disk: Arc<Disk>, input: ListPartsInput) -> S3Resu
         key: Some(input.key),
         upload_id: Some(input.upload_id),
         checksum_algorithm: upload.algorithm.map(algorithm_name),
-        checksum_type: upload.algorithm.map(|_| checksum_kind(&upload).to_owned().into()),
+        checksum_type: upload
+            .algorithm
+            .map(|_| upload.checksum_kind().to_owned().into()),
         owner: Some(owner()),
         storage_class: Some("STANDARD".to_owned().into()),
         ..ListPartsOutput::default()
@@ -370,7 +245,10 @@ fn algorithm_name(algorithm: Algorithm) -> ChecksumAlgorithm {
     ChecksumAlgorithm::from_static(algorithm.name())
 }
 
-pub(super) async fn list_uploads(disk: Arc<Disk>, input: ListMultipartUploadsInput) -> S3Result<ListMultipartUploadsOutput> {
+pub(super) async fn list_uploads(
+    disk: Arc<Disk>,
+    input: ListMultipartUploadsInput,
+) -> S3Result<ListMultipartUploadsOutput> {
     let limit = page_limit(input.max_uploads)?;
     let encoding = Encoding::asked(input.encoding_type.as_ref())?;
     let bucket = input.bucket.clone();
@@ -415,7 +293,9 @@ pub(super) async fn list_uploads(disk: Arc<Disk>, input: ListMultipartUploadsInp
             upload_id: Some(upload_id),
             initiated: Some(upload.initiated.into()),
             checksum_algorithm: upload.algorithm.map(algorithm_name),
-            checksum_type: upload.algorithm.map(|_| checksum_kind(&upload).to_owned().into()),
+            checksum_type: upload
+                .algorithm
+                .map(|_| upload.checksum_kind().to_owned().into()),
             owner: Some(owner()),
             storage_class: Some("STANDARD".to_owned().into()),
             ..MultipartUpload::default()
@@ -430,7 +310,14 @@ pub(super) async fn list_uploads(disk: Arc<Disk>, input: ListMultipartUploadsInp
         output.is_truncated = Some(false);
     }
     output.uploads = Some(shown);
-    output.common_prefixes = Some(prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(encoding.apply(prefix)) }).collect());
+    output.common_prefixes = Some(
+        prefixes
+            .iter()
+            .map(|prefix| CommonPrefix {
+                prefix: Some(encoding.apply(prefix)),
+            })
+            .collect(),
+    );
     output.bucket = Some(input.bucket);
     output.max_uploads = i32::try_from(limit).ok();
     output.prefix = input.prefix.map(|text| encoding.apply(&text));
@@ -442,15 +329,24 @@ pub(super) async fn list_uploads(disk: Arc<Disk>, input: ListMultipartUploadsInp
 }
 
 /// Drops the uploads up to a marker: all of smaller keys, and those of its own key up to the marked id.
-fn skip_to_marker(uploads: &mut Vec<(String, Upload)>, key: Option<&str>, upload_id: Option<&str>, query: &Query) {
+fn skip_to_marker(
+    uploads: &mut Vec<(String, Upload)>,
+    key: Option<&str>,
+    upload_id: Option<&str>,
+    query: &Query,
+) {
     let Some(key) = key else {
         return;
     };
-    let marked = uploads.iter().position(|(id, upload)| upload.key == key && Some(id.as_str()) == upload_id);
+    let marked = uploads
+        .iter()
+        .position(|(id, upload)| upload.key == key && Some(id.as_str()) == upload_id);
     match marked {
         Some(index) => {
             uploads.drain(..=index);
         }
-        None => uploads.retain(|(_id, upload)| upload.key.as_str() > key && query.common_prefix(&upload.key) != Some(key)),
+        None => uploads.retain(|(_id, upload)| {
+            upload.key.as_str() > key && query.common_prefix(&upload.key) != Some(key)
+        }),
     }
 }

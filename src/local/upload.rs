@@ -11,13 +11,14 @@ use s3s::S3Result;
 use serde::{Deserialize, Serialize};
 
 use super::body::Received;
-use super::checksum::{Algorithm, Checksum};
+use super::checksum::{Algorithm, Checksum, kind_name};
 use super::disk::{Disk, Drawer, Temporary, names_in, read_document, with_parent};
 use super::failure;
 use super::key::hex;
 use super::meta::{Attributes, Encryption};
 
 const UPLOAD: &str = "upload.json";
+const PART: &str = ".part";
 
 /// A pending upload.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +36,11 @@ impl Upload {
     /// The algorithm of the parts' digests and of the object's checksum.
     pub(super) fn kept_algorithm(&self) -> Algorithm {
         self.algorithm.unwrap_or(Algorithm::Crc64Nvme)
+    }
+
+    /// The name in `x-amz-checksum-type`.
+    pub(super) fn checksum_kind(&self) -> &'static str {
+        kind_name(self.full_object)
     }
 }
 
@@ -92,7 +98,9 @@ impl Disk {
             return Err(failure::no_such_upload());
         }
         let path = self.upload_folder(bucket, upload_id).join(UPLOAD);
-        read_document(&path)?.filter(|upload: &Upload| upload.key == key).ok_or_else(failure::no_such_upload)
+        read_document(&path)?
+            .filter(|upload: &Upload| upload.key == key)
+            .ok_or_else(failure::no_such_upload)
     }
 
     /// All pending uploads of a bucket with their ids, in the order of keys, then age.
@@ -104,8 +112,9 @@ impl Disk {
             let found: Option<Upload> = read_document(&folder.join(&upload_id).join(UPLOAD))?;
             uploads.extend(found.map(|upload| (upload_id, upload)));
         }
-        uploads
-            .sort_by(|(id, one), (other_id, other)| (&one.key, one.initiated, id).cmp(&(&other.key, other.initiated, other_id)));
+        uploads.sort_by(|(id, one), (other_id, other)| {
+            (&one.key, one.initiated, id).cmp(&(&other.key, other.initiated, other_id))
+        });
         Ok(uploads)
     }
 
@@ -114,7 +123,14 @@ impl Disk {
     /// # Errors
     ///
     /// `NoSuchUpload` if it was completed or aborted while the part came in.
-    pub(super) fn add_part(&self, bucket: &str, key: &str, upload_id: &str, number: i32, received: &Received) -> S3Result<Part> {
+    pub(super) fn add_part(
+        &self,
+        bucket: &str,
+        key: &str,
+        upload_id: &str,
+        number: i32,
+        received: &Received,
+    ) -> S3Result<Part> {
         let failed = |error: io::Error| failure::internal("keep a part", &error);
         let _held = self.lock_upload(upload_id);
         let upload = self.upload(bucket, key, upload_id)?;
@@ -144,7 +160,7 @@ impl Disk {
         let folder = self.upload_folder(bucket, upload_id);
         let names = names_in(&folder).map_err(|error| failure::internal("list parts", &error))?;
         let mut parts = Vec::new();
-        for name in names.iter().filter(|name| name.ends_with(".part")) {
+        for name in names.iter().filter(|name| is_part_document(name)) {
             let part: Option<Part> = read_document(&folder.join(name))?;
             parts.extend(part);
         }
@@ -153,7 +169,12 @@ impl Disk {
     }
 
     /// Puts parts together in one file in progress; the parts stay as they are.
-    pub(super) fn assemble(&self, bucket: &str, upload_id: &str, parts: &[Part]) -> S3Result<Temporary> {
+    pub(super) fn assemble(
+        &self,
+        bucket: &str,
+        upload_id: &str,
+        parts: &[Part],
+    ) -> S3Result<Temporary> {
         let failed = |error: io::Error| failure::internal("put parts together", &error);
         let folder = self.upload_folder(bucket, upload_id);
         let (whole, mut file) = self.temporary(bucket)?;
@@ -183,7 +204,9 @@ impl Disk {
         let failed = |error: io::Error| failure::internal("remove an upload", &error);
         let folder = self.upload_folder(bucket, upload_id);
         // Out of sight at once; whatever is left of it goes at the next start.
-        let aside = self.drawer(bucket, Drawer::Temporary).join(self.fresh_name());
+        let aside = self
+            .drawer(bucket, Drawer::Temporary)
+            .join(self.fresh_name());
         with_parent(&aside, || fs::rename(&folder, &aside)).map_err(failed)?;
         fs::remove_dir_all(&aside).map_err(failed)
     }
@@ -202,7 +225,8 @@ impl Disk {
     }
 
     fn done_path(&self, bucket: &str, upload_id: &str) -> PathBuf {
-        self.drawer(bucket, Drawer::Done).join(format!("{upload_id}.json"))
+        self.drawer(bucket, Drawer::Done)
+            .join(format!("{upload_id}.json"))
     }
 
     fn upload_folder(&self, bucket: &str, upload_id: &str) -> PathBuf {
@@ -212,7 +236,10 @@ impl Disk {
 
 /// Only what [`Disk::fresh_name`] gives may become a path.
 fn is_upload_id(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 /// How many names a file has.
@@ -228,6 +255,11 @@ fn names_of(_path: &Path) -> io::Result<u64> {
     Ok(0)
 }
 
+fn is_part_document(name: &str) -> bool {
+    name.strip_suffix(PART)
+        .is_some_and(|number| number.parse::<i32>().is_ok())
+}
+
 fn part_document(folder: &Path, number: i32) -> PathBuf {
-    folder.join(format!("{number:05}.part"))
+    folder.join(format!("{number:05}{PART}"))
 }

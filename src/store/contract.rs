@@ -335,7 +335,12 @@ mod local {
             .region(Region::from_static("us-east-1"))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .build();
-        let retries = Retries { attempts: 3, first_pause: Duration::from_millis(10), longest_pause: Duration::from_millis(10) };
+        let retries = Retries {
+            attempts: 3,
+            first_pause: Duration::from_millis(10),
+            longest_pause: Duration::from_millis(10),
+            ..Retries::default()
+        };
         let address = Address { bucket: "contract".to_owned(), region: None, path_style: false };
         let bucket = Clients::new(config, retries).bucket(&address, None, RequestOptions::default(), Side::Vendor);
         (Endpoint { _root: root, _server: server }, bucket)

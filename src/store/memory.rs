@@ -416,6 +416,7 @@ impl Delete for MemoryBucket {
 
 #[cfg(test)]
 mod tests {
+    use super::Operation::{CompleteMultipartUpload, CreateMultipartUpload, UploadPart};
     use super::*;
     use crate::domain::error::Kind;
 
@@ -482,7 +483,6 @@ mod tests {
         assert_eq!((page.len(), more), (2, true));
         assert_eq!(bucket.list_all("").await.unwrap().len(), 3);
         let operations: Vec<Operation> = bucket.calls().into_iter().map(|call| call.operation).take(5).collect();
-        use Operation::{CompleteMultipartUpload, CreateMultipartUpload, UploadPart};
         let expected = [CreateMultipartUpload, CreateMultipartUpload, UploadPart, UploadPart, CompleteMultipartUpload];
         assert_eq!(operations, expected);
     }

@@ -126,7 +126,9 @@ impl Answer {
     pub(super) fn is_about_region(&self) -> bool {
         match self.code.as_deref() {
             Some("PermanentRedirect" | "IllegalLocationConstraintException") => true,
-            Some("TemporaryRedirect" | "AuthorizationHeaderMalformed") => self.region.is_some(),
+            Some("TemporaryRedirect") => self.region.is_some(),
+            // The other way to be malformed is the access key id's.
+            Some("AuthorizationHeaderMalformed") => self.region.is_some() && self.message_has("region"),
             Some(_) => false,
             None => matches!(self.status, 300..=399) || (self.status == 400 && self.region.is_some()),
         }

@@ -4,13 +4,15 @@
 //! `GenerateDataKey`; the messages about explicit and implicit denial from the IAM User Guide, "Access denied error messages".
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use aws_config::SdkConfig;
+use aws_config::retry::RetryConfig;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
 use bytes::Bytes;
 
 use super::errors::known_codes;
-use super::replay::{KEY_ID, Replay, Reply, SECRET, TOKEN};
+use super::replay::{KEY_ID, Replay, Reply, SECRET, TOKEN, hasty};
 use super::{Address, Clients, RequestOptions, Retries, S3Bucket, Side};
 use crate::domain::error::{Error, Kind};
 use crate::domain::settings::{Checksum, Encryption};
@@ -197,8 +199,8 @@ async fn every_refusal_has_its_kind_and_says_what_to_do() {
         let error = refused(&bucket, operation).await;
         is_fit_to_print(&error);
         let whose = if side == Side::Customer { "the customer's bucket" } else { "our bucket" };
-        said.push_str(&format!("\n\n{code} ({status}) to {operation}, {whose}{}\n", options.words()));
-        said.push_str(&format!("{}: {error}", error.kind()));
+        let words = options.words();
+        write!(said, "\n\n{code} ({status}) to {operation}, {whose}{words}\n{}: {error}", error.kind()).unwrap();
     }
     said.push('\n');
     if said != GOLDEN {
@@ -231,7 +233,7 @@ async fn what_is_not_s3_that_answers_is_told_apart() {
 }
 
 fn clients_of(config: SdkConfig) -> Clients {
-    Clients::new(config, Retries { attempts: 2, first_pause: Duration::from_millis(1), longest_pause: Duration::from_millis(1) })
+    Clients::new(config, hasty(2))
 }
 
 fn customers_bucket(clients: &Clients) -> S3Bucket {
@@ -266,4 +268,78 @@ async fn missing_credentials_are_ours_to_give() {
         is_fit_to_print(&error);
     }
     assert!(replay.seen().is_empty(), "nothing is sent unsigned");
+}
+
+/// A role of the customer's, assumed at a replayed STS.
+async fn bucket_behind_a_role(sts: &Replay, s3: &Replay) -> S3Bucket {
+    let ours = sts.clients(1).sdk_config().credentials_provider().unwrap();
+    let config = aws_config::defaults(BehaviorVersion::latest())
+        .endpoint_url(sts.url())
+        .region(Region::from_static("us-east-1"))
+        .credentials_provider(ours)
+        .retry_config(RetryConfig::disabled())
+        .load()
+        .await;
+    let role = aws_config::sts::AssumeRoleProvider::builder("arn:aws:iam::111122223333:role/acme-dayport")
+        .session_name("dayport")
+        .configure(&config)
+        .build()
+        .await;
+    let address = Address { bucket: "acme-events".to_owned(), region: None, path_style: false };
+    let credentials = Some(aws_sdk_s3::config::SharedCredentialsProvider::new(role));
+    s3.clients(1).bucket(&address, credentials, RequestOptions::default(), Side::Customer)
+}
+
+#[tokio::test]
+async fn a_role_that_can_not_be_assumed_is_told_apart_from_a_bucket_that_refuses() {
+    let sts_error = |status, code: &str, message: &str| {
+        let body = format!(
+            "<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type>Sender</Type>\
+             <Code>{code}</Code><Message>{message}</Message></Error><RequestId>1</RequestId></ErrorResponse>"
+        );
+        Reply::new(status, body).with("content-type", "text/xml")
+    };
+    let denied = "User: arn:aws:sts::999988887777:assumed-role/dayport/dayport is not authorized to perform: sts:AssumeRole on resource: arn:aws:iam::111122223333:role/acme-dayport";
+    let cases = [
+        (sts_error(403, "AccessDenied", denied), Kind::Customer, "trust policy"),
+        (sts_error(400, "Throttling", "Rate exceeded"), Kind::Retryable, "for the moment"),
+        (
+            sts_error(403, "InvalidClientTokenId", "The security token included in the request is invalid."),
+            Kind::Vendor,
+            "credentials",
+        ),
+    ];
+    for (reply, kind, words) in cases {
+        let (sts, s3) = (Replay::always(reply), Replay::always(Reply::new(200, "")));
+        let error = refused(&bucket_behind_a_role(&sts, &s3).await, Operation::CreateMultipartUpload).await;
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.message().contains(words), "{error}");
+        is_fit_to_print(&error);
+        assert!(s3.seen().is_empty(), "nothing is sent unsigned");
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_in_what_debug_prints() {
+    let replay = Replay::always(Reply::error(403, "AccessDenied", "Access Denied"));
+    let bucket = replay.bucket(RequestOptions::default(), Side::Customer, None);
+    refused(&bucket, Operation::PutObject).await;
+    let printed = format!("{bucket:?} {:?}", replay.clients(1));
+    assert!(!printed.contains(SECRET) && !printed.contains(TOKEN), "{printed}");
+}
+
+#[tokio::test]
+async fn a_store_that_never_answers_is_given_up_and_is_retryable() {
+    let replay = Replay::new(|_, _| {
+        std::thread::sleep(Duration::from_millis(700));
+        Reply::new(200, "")
+    });
+    let patience = Retries { attempt: Duration::from_millis(100), ..hasty(2) };
+    let clients = Clients::new(replay.clients(1).sdk_config().clone(), patience);
+    for operation in [Operation::ListObjectsV2, Operation::UploadPart, Operation::DeleteObject] {
+        let error = refused(&customers_bucket(&clients), operation).await;
+        assert_eq!(error.kind(), Kind::Retryable, "{error}");
+        assert!(error.message().contains("(no answer in time)"), "{error}");
+    }
+    assert_eq!(replay.seen().len(), 6, "each was tried twice");
 }
