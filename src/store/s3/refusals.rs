@@ -331,10 +331,10 @@ async fn no_secret_is_in_what_debug_prints() {
 #[tokio::test]
 async fn a_store_that_never_answers_is_given_up_and_is_retryable() {
     let replay = Replay::new(|_, _| {
-        std::thread::sleep(Duration::from_millis(700));
+        std::thread::sleep(Duration::from_secs(2));
         Reply::new(200, "")
     });
-    let patience = Retries { attempt: Duration::from_millis(100), ..hasty(2) };
+    let patience = Retries { attempt: Duration::from_millis(500), ..hasty(2) };
     let clients = Clients::new(replay.clients(1).sdk_config().clone(), patience);
     for operation in [Operation::ListObjectsV2, Operation::UploadPart, Operation::DeleteObject] {
         let error = refused(&customers_bucket(&clients), operation).await;
