@@ -52,6 +52,13 @@ class Binary(unittest.TestCase):
         self.assertTrue(versions, "objdump found no versioned symbol: is this a dynamic binary?")
         self.assertLessEqual(max(versions), (2, 30))
 
+    def test_was_built_without_the_jitter_entropy_that_costs_every_cold_start_a_tenth_of_a_second(self):
+        # `.cargo/config.toml` sets it; the build script of aws-lc-sys says what it found.
+        builds = list((lab.ROOT / "target").glob("*-linux-gnu/release/build/aws-lc-sys-*/output"))
+        self.assertTrue(builds)
+        for output in builds:
+            self.assertIn("AWS_LC_SYS_NO_JITTER_ENTROPY': '1'", output.read_text(), output)
+
     def test_holds_nothing_of_the_command_line_or_the_local_endpoint(self):
         # Panic messages name the source file of their crate, so that a crate that was linked can be found.
         weight = [b"/clap_builder-", b"/indicatif-", b"/s3s-"]
