@@ -74,18 +74,13 @@ pub struct LocalKeys {
 impl Default for LocalKeys {
     /// `local` and `localsecret`.
     fn default() -> Self {
-        Self {
-            access_key_id: "local".to_owned(),
-            secret_access_key: "localsecret".to_owned(),
-        }
+        Self { access_key_id: "local".to_owned(), secret_access_key: "localsecret".to_owned() }
     }
 }
 
 impl fmt::Debug for LocalKeys {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("LocalKeys")
-            .field("access_key_id", &self.access_key_id)
-            .finish_non_exhaustive()
+        out.debug_struct("LocalKeys").field("access_key_id", &self.access_key_id).finish_non_exhaustive()
     }
 }
 
@@ -116,11 +111,7 @@ impl LocalS3 {
         builder.set_access(access::Owner);
         builder.set_host(access::Host);
         let listener = TcpListener::bind(address).await?;
-        Ok(Self {
-            address: listener.local_addr()?,
-            listener,
-            service: builder.build(),
-        })
+        Ok(Self { address: listener.local_addr()?, listener, service: builder.build() })
     }
 
     /// The address that it is bound to.
@@ -171,19 +162,13 @@ impl LocalS3 {
             // A dropped sender means the same as a sent word.
             let _ = stopped.await;
         }));
-        Ok(LocalHandle {
-            address,
-            stop: Some(stop),
-            task: Some(task),
-        })
+        Ok(LocalHandle { address, stop: Some(stop), task: Some(task) })
     }
 }
 
 impl fmt::Debug for LocalS3 {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("LocalS3")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
+        out.debug_struct("LocalS3").field("address", &self.address).finish_non_exhaustive()
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod answer;
 pub mod clock;
 pub mod document;
+pub mod driver;
 pub mod export;
 pub mod head;
 pub mod journal;

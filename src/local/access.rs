@@ -11,10 +11,7 @@ use super::LocalKeys;
 pub const OWNER: &str = "123456789012";
 
 /// The headers by which a client says whose bucket it expects, on any operation.
-const EXPECTED_OWNER: [&str; 2] = [
-    "x-amz-expected-bucket-owner",
-    "x-amz-source-expected-bucket-owner",
-];
+const EXPECTED_OWNER: [&str; 2] = ["x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner"];
 
 /// Knows the one key pair.
 pub(super) struct Keys {
@@ -24,10 +21,7 @@ pub(super) struct Keys {
 
 impl Keys {
     pub(super) fn new(keys: LocalKeys) -> Self {
-        Self {
-            access_key_id: keys.access_key_id,
-            secret: SecretKey::from(keys.secret_access_key),
-        }
+        Self { access_key_id: keys.access_key_id, secret: SecretKey::from(keys.secret_access_key) }
     }
 }
 
@@ -37,10 +31,7 @@ impl S3Auth for Keys {
         if access_key == self.access_key_id {
             Ok(self.secret.clone())
         } else {
-            Err(s3_error!(
-                InvalidAccessKeyId,
-                "The AWS Access Key Id you provided does not exist in our records."
-            ))
+            Err(s3_error!(InvalidAccessKeyId, "The AWS Access Key Id you provided does not exist in our records."))
         }
     }
 }

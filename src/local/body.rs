@@ -44,20 +44,13 @@ struct Sink {
 impl Sink {
     fn open(disk: &Disk, bucket: &str, algorithm: Option<Algorithm>) -> S3Result<Self> {
         let (temporary, file) = disk.temporary(bucket)?;
-        Ok(Self {
-            temporary,
-            file,
-            hasher: Hasher::new(algorithm),
-            size: 0,
-        })
+        Ok(Self { temporary, file, hasher: Hasher::new(algorithm), size: 0 })
     }
 
     fn write(&mut self, batch: &[Bytes]) -> S3Result<()> {
         for bytes in batch {
             self.hasher.update(bytes);
-            self.file
-                .write_all(bytes)
-                .map_err(|error| failure::internal("write a body", &error))?;
+            self.file.write_all(bytes).map_err(|error| failure::internal("write a body", &error))?;
             self.size += bytes.len() as u64;
         }
         Ok(())
@@ -108,11 +101,7 @@ pub(super) async fn receive(
     if length.is_some_and(|length| length != sink.size) {
         return Err(failure::incomplete_body());
     }
-    Ok(Received {
-        file: sink.temporary,
-        size: sink.size,
-        digests: sink.hasher.finish(),
-    })
+    Ok(Received { file: sink.temporary, size: sink.size, digests: sink.hasher.finish() })
 }
 
 /// Reads a body to its end and drops it: an answer that comes while the client still sends is lost to it.
@@ -128,10 +117,7 @@ pub(super) async fn drain(body: Option<StreamingBlob>) {
 }
 
 fn too_large() -> s3s::S3Error {
-    s3_error!(
-        EntityTooLarge,
-        "Your proposed upload exceeds the maximum allowed size"
-    )
+    s3_error!(EntityTooLarge, "Your proposed upload exceeds the maximum allowed size")
 }
 
 async fn joined(sink: JoinHandle<S3Result<Sink>>) -> S3Result<Sink> {
@@ -177,10 +163,7 @@ pub(super) fn send(mut file: File, start: u64, length: u64) -> S3Result<Streamin
     let failed = |error: io::Error| failure::internal("read an object", &error);
     file.seek(SeekFrom::Start(start)).map_err(failed)?;
     let first = read_batch(&mut file, length).map_err(failed)?;
-    Ok(StreamingBlob::new(FileBody {
-        left: length,
-        state: State::Read(file, first),
-    }))
+    Ok(StreamingBlob::new(FileBody { left: length, state: State::Read(file, first) }))
 }
 
 struct FileBody {
@@ -233,8 +216,7 @@ impl Stream for FileBody {
 
 impl ByteStream for FileBody {
     fn remaining_length(&self) -> RemainingLength {
-        usize::try_from(self.left)
-            .map_or_else(|_| RemainingLength::unknown(), RemainingLength::new_exact)
+        usize::try_from(self.left).map_or_else(|_| RemainingLength::unknown(), RemainingLength::new_exact)
     }
 }
 

@@ -22,13 +22,7 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    const ALL: [Self; 5] = [
-        Self::Crc32,
-        Self::Crc32c,
-        Self::Crc64Nvme,
-        Self::Sha1,
-        Self::Sha256,
-    ];
+    const ALL: [Self; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
 
     /// The name in `x-amz-checksum-algorithm`.
     pub(super) fn name(self) -> &'static str {
@@ -126,11 +120,7 @@ pub(super) struct Checksum {
 
 impl Checksum {
     pub(super) fn of_object(algorithm: Algorithm, digest: &[u8]) -> Self {
-        Self {
-            algorithm,
-            value: STANDARD.encode(digest),
-            full_object: true,
-        }
+        Self { algorithm, value: STANDARD.encode(digest), full_object: true }
     }
 
     /// The name in `x-amz-checksum-type`.
@@ -141,11 +131,7 @@ impl Checksum {
 
 /// The name in `x-amz-checksum-type`.
 pub(super) fn kind_name(full_object: bool) -> &'static str {
-    if full_object {
-        "FULL_OBJECT"
-    } else {
-        "COMPOSITE"
-    }
+    if full_object { "FULL_OBJECT" } else { "COMPOSITE" }
 }
 
 /// The one checksum that a request's fields state, if any.
@@ -154,10 +140,7 @@ pub(super) fn kind_name(full_object: bool) -> &'static str {
 ///
 /// `InvalidRequest` for two of them.
 pub(super) fn stated(fields: [Option<&str>; 5]) -> S3Result<Option<(Algorithm, String)>> {
-    let mut found = Algorithm::ALL
-        .into_iter()
-        .zip(fields)
-        .filter_map(|(algorithm, value)| Some((algorithm, value?.to_owned())));
+    let mut found = Algorithm::ALL.into_iter().zip(fields).filter_map(|(algorithm, value)| Some((algorithm, value?.to_owned())));
     let first = found.next();
     if found.next().is_some() {
         return Err(s3_error!(
@@ -190,36 +173,23 @@ impl Claim {
     ) -> S3Result<Self> {
         let md5 = content_md5
             .map(|text| decode(text, 16))
-            .map(|digest| {
-                digest.ok_or_else(|| {
-                    s3_error!(InvalidDigest, "The Content-MD5 you specified is not valid.")
-                })
-            })
+            .map(|digest| digest.ok_or_else(|| s3_error!(InvalidDigest, "The Content-MD5 you specified is not valid.")))
             .transpose()?;
         let value = match stated(fields)? {
             Some((algorithm, text)) => Some((algorithm, decode_value(algorithm, &text)?)),
             None => None,
         };
-        let trailers = headers
-            .get("x-amz-trailer")
-            .and_then(|names| names.to_str().ok())
-            .unwrap_or_default();
-        let in_trailer = Algorithm::ALL.into_iter().find(|algorithm| {
-            trailers
-                .split(',')
-                .any(|name| name.trim().eq_ignore_ascii_case(&algorithm.header()))
-        });
+        let trailers = headers.get("x-amz-trailer").and_then(|names| names.to_str().ok()).unwrap_or_default();
+        let in_trailer = Algorithm::ALL
+            .into_iter()
+            .find(|algorithm| trailers.split(',').any(|name| name.trim().eq_ignore_ascii_case(&algorithm.header())));
         if value.is_some() && in_trailer.is_some() {
             return Err(s3_error!(
                 InvalidRequest,
                 "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
             ));
         }
-        let claim = Self {
-            md5,
-            value,
-            in_trailer,
-        };
+        let claim = Self { md5, value, in_trailer };
         if let Some(announced) = announced
             && claim.algorithm() != Some(Algorithm::parse(announced)?)
         {
@@ -246,10 +216,7 @@ impl Claim {
         if let Some(md5) = &self.md5
             && md5.as_slice() != digests.md5
         {
-            return Err(s3_error!(
-                BadDigest,
-                "The Content-MD5 you specified did not match what we received."
-            ));
+            return Err(s3_error!(BadDigest, "The Content-MD5 you specified did not match what we received."));
         }
         let claimed = match (&self.value, self.in_trailer) {
             (Some((algorithm, digest)), _) => Some((*algorithm, digest.clone())),
@@ -268,9 +235,7 @@ impl Claim {
             (None, None) => None,
         };
         match claimed {
-            Some((algorithm, digest)) if digests.of(algorithm) != Some(digest.as_slice()) => {
-                Err(mismatch(algorithm))
-            }
+            Some((algorithm, digest)) if digests.of(algorithm) != Some(digest.as_slice()) => Err(mismatch(algorithm)),
             _ => Ok(()),
         }
     }
@@ -278,11 +243,7 @@ impl Claim {
 
 /// `BadDigest` for a checksum that is not that of the bytes.
 pub(super) fn mismatch(algorithm: Algorithm) -> S3Error {
-    s3_error!(
-        BadDigest,
-        "The {} you specified did not match the calculated checksum.",
-        algorithm.name()
-    )
+    s3_error!(BadDigest, "The {} you specified did not match the calculated checksum.", algorithm.name())
 }
 
 /// The digest that `text` states.
@@ -291,20 +252,12 @@ pub(super) fn mismatch(algorithm: Algorithm) -> S3Error {
 ///
 /// `InvalidRequest` if it is no base64 of the right length.
 pub(super) fn decode_value(algorithm: Algorithm, text: &str) -> S3Result<Vec<u8>> {
-    decode(text, algorithm.length()).ok_or_else(|| {
-        s3_error!(
-            InvalidRequest,
-            "Value for {} header is invalid.",
-            algorithm.header()
-        )
-    })
+    decode(text, algorithm.length())
+        .ok_or_else(|| s3_error!(InvalidRequest, "Value for {} header is invalid.", algorithm.header()))
 }
 
 fn decode(text: &str, length: usize) -> Option<Vec<u8>> {
-    STANDARD
-        .decode(text)
-        .ok()
-        .filter(|digest| digest.len() == length)
+    STANDARD.decode(text).ok().filter(|digest| digest.len() == length)
 }
 
 /// Computes over a body: MD5 for the `ETag`, CRC64NVME because S3 keeps one for every object, and one more if asked.
@@ -391,18 +344,11 @@ impl Digests {
 /// The checksum of an object of `parts` (digest and size in bytes of each, in order).
 ///
 /// `None` if a digest is of the wrong length or `full_object` is asked of a hash that does not add up.
-pub(super) fn of_parts(
-    algorithm: Algorithm,
-    full_object: bool,
-    parts: &[(Vec<u8>, u64)],
-) -> Option<Checksum> {
+pub(super) fn of_parts(algorithm: Algorithm, full_object: bool, parts: &[(Vec<u8>, u64)]) -> Option<Checksum> {
     if full_object {
         return add_up(algorithm, parts);
     }
-    let all: Vec<u8> = parts
-        .iter()
-        .flat_map(|(digest, _size)| digest.iter().copied())
-        .collect();
+    let all: Vec<u8> = parts.iter().flat_map(|(digest, _size)| digest.iter().copied()).collect();
     let digest = match algorithm {
         Algorithm::Crc32 => Crc32::checksum(&all).to_vec(),
         Algorithm::Crc32c => Crc32c::checksum(&all).to_vec(),
@@ -410,25 +356,15 @@ pub(super) fn of_parts(
         Algorithm::Sha1 => Sha1::checksum(&all).to_vec(),
         Algorithm::Sha256 => Sha256::checksum(&all).to_vec(),
     };
-    Some(Checksum {
-        algorithm,
-        value: format!("{}-{}", STANDARD.encode(digest), parts.len()),
-        full_object: false,
-    })
+    Some(Checksum { algorithm, value: format!("{}-{}", STANDARD.encode(digest), parts.len()), full_object: false })
 }
 
 fn add_up(algorithm: Algorithm, parts: &[(Vec<u8>, u64)]) -> Option<Checksum> {
     let crc = algorithm.crc()?;
     let number = |digest: &[u8]| {
-        (digest.len() == algorithm.length()).then(|| {
-            digest
-                .iter()
-                .fold(0, |number: u64, byte| (number << 8) | u64::from(*byte))
-        })
+        (digest.len() == algorithm.length()).then(|| digest.iter().fold(0, |number: u64, byte| (number << 8) | u64::from(*byte)))
     };
-    let mut sums = parts
-        .iter()
-        .map(|(digest, size)| Some((number(digest)?, *size)));
+    let mut sums = parts.iter().map(|(digest, size)| Some((number(digest)?, *size)));
     let (first, _size) = sums.next()??;
     let total = sums.try_fold(first, |sum, part| {
         let (next, size) = part?;
@@ -452,14 +388,8 @@ mod tests {
                 hasher.update(bytes);
                 hasher.finish().of(algorithm).unwrap().to_vec()
             };
-            let parts: Vec<_> = whole
-                .chunks(33_333)
-                .map(|part| (digest(part), part.len() as u64))
-                .collect();
-            assert_eq!(
-                of_parts(algorithm, true, &parts),
-                Some(Checksum::of_object(algorithm, &digest(&whole)))
-            );
+            let parts: Vec<_> = whole.chunks(33_333).map(|part| (digest(part), part.len() as u64)).collect();
+            assert_eq!(of_parts(algorithm, true, &parts), Some(Checksum::of_object(algorithm, &digest(&whole))));
         }
     }
 

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use s3s::crypto::{Checksum as _, Md5};
-use s3s::dto::{
-    ChecksumType, CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart, ETag,
-};
+use s3s::dto::{ChecksumType, CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CompletedPart, ETag};
 use s3s::{S3Error, S3Request, S3Result, s3_error};
 
 use super::checksum::{self, Checksum, fields, show};
@@ -50,40 +48,22 @@ pub(super) async fn complete(
     Ok(output)
 }
 
-fn complete_pending(
-    disk: &Disk,
-    input: &CompleteMultipartUploadInput,
-    condition: &WriteCondition,
-) -> S3Result<Done> {
+fn complete_pending(disk: &Disk, input: &CompleteMultipartUploadInput, condition: &WriteCondition) -> S3Result<Done> {
     let (bucket, upload_id) = (input.bucket.as_str(), input.upload_id.as_str());
     let upload = disk.upload(bucket, &input.key, upload_id)?;
-    let listed = input
-        .multipart_upload
-        .as_ref()
-        .and_then(|list| list.parts.as_deref())
-        .unwrap_or_default();
+    let listed = input.multipart_upload.as_ref().and_then(|list| list.parts.as_deref()).unwrap_or_default();
     let parts = chosen_parts(&upload, disk.parts(bucket, upload_id)?, listed)?;
 
     let size: u64 = parts.iter().map(|part| part.size).sum();
-    if input
-        .mpu_object_size
-        .is_some_and(|expected| u64::try_from(expected) != Ok(size))
-    {
-        return Err(s3_error!(
-            InvalidRequest,
-            "The provided 'x-amz-mp-object-size' header does not match what was computed."
-        ));
+    if input.mpu_object_size.is_some_and(|expected| u64::try_from(expected) != Ok(size)) {
+        return Err(s3_error!(InvalidRequest, "The provided 'x-amz-mp-object-size' header does not match what was computed."));
     }
     let checksum = whole_checksum(&upload, &parts)?;
     check_stated_whole(input, &upload, &checksum)?;
 
     let whole = disk.assemble(bucket, upload_id, &parts)?;
-    let meta = Meta {
-        key: upload.key.clone(),
-        etag: multipart_etag(&parts),
-        checksum: Some(checksum),
-        attributes: upload.attributes,
-    };
+    let meta =
+        Meta { key: upload.key.clone(), etag: multipart_etag(&parts), checksum: Some(checksum), attributes: upload.attributes };
     let stored = disk.commit(bucket, &whole, meta, condition)?;
     let done = Done {
         key: stored.meta.key,
@@ -97,21 +77,14 @@ fn complete_pending(
 }
 
 /// The parts that a completion lists, if it lists them rightly.
-fn chosen_parts(
-    upload: &Upload,
-    received: Vec<Part>,
-    listed: &[CompletedPart],
-) -> S3Result<Vec<Part>> {
+fn chosen_parts(upload: &Upload, received: Vec<Part>, listed: &[CompletedPart]) -> S3Result<Vec<Part>> {
     if listed.is_empty() {
         return Err(s3_error!(
             MalformedXML,
             "The XML you provided was not well-formed or did not validate against our published schema"
         ));
     }
-    let mut by_number: HashMap<i32, Part> = received
-        .into_iter()
-        .map(|part| (part.number, part))
-        .collect();
+    let mut by_number: HashMap<i32, Part> = received.into_iter().map(|part| (part.number, part)).collect();
     let mut parts = Vec::with_capacity(listed.len());
     let mut last_number = 0;
     for wanted in listed {
@@ -131,16 +104,9 @@ fn chosen_parts(
         check_listed_checksum(upload, wanted, &part)?;
         parts.push(part);
     }
-    let too_small = parts
-        .iter()
-        .rev()
-        .skip(1)
-        .any(|part| part.size < SMALLEST_PART);
+    let too_small = parts.iter().rev().skip(1).any(|part| part.size < SMALLEST_PART);
     if too_small {
-        return Err(s3_error!(
-            EntityTooSmall,
-            "Your proposed upload is smaller than the minimum allowed size"
-        ));
+        return Err(s3_error!(EntityTooSmall, "Your proposed upload is smaller than the minimum allowed size"));
     }
     Ok(parts)
 }
@@ -172,24 +138,13 @@ fn invalid_part() -> S3Error {
 }
 
 fn whole_checksum(upload: &Upload, parts: &[Part]) -> S3Result<Checksum> {
-    let digests: Vec<(Vec<u8>, u64)> = parts
-        .iter()
-        .map(|part| (part.digest(), part.size))
-        .collect();
-    checksum::of_parts(upload.kept_algorithm(), upload.full_object, &digests).ok_or_else(|| {
-        failure::internal(
-            "add up the checksums of parts",
-            &std::io::ErrorKind::InvalidData.into(),
-        )
-    })
+    let digests: Vec<(Vec<u8>, u64)> = parts.iter().map(|part| (part.digest(), part.size)).collect();
+    checksum::of_parts(upload.kept_algorithm(), upload.full_object, &digests)
+        .ok_or_else(|| failure::internal("add up the checksums of parts", &std::io::ErrorKind::InvalidData.into()))
 }
 
 /// Compares what a completion says about the whole object with what came in.
-fn check_stated_whole(
-    input: &CompleteMultipartUploadInput,
-    upload: &Upload,
-    computed: &Checksum,
-) -> S3Result<()> {
+fn check_stated_whole(input: &CompleteMultipartUploadInput, upload: &Upload, computed: &Checksum) -> S3Result<()> {
     let stated_kind = input.checksum_type.as_ref().map(ChecksumType::as_str);
     if stated_kind.is_some_and(|kind| kind != upload.checksum_kind()) {
         return Err(s3_error!(
@@ -224,9 +179,6 @@ fn multipart_etag(parts: &[Part]) -> String {
         .filter_map(|digit| char::from(digit).to_digit(16))
         .filter_map(|digit| u8::try_from(digit).ok())
         .collect();
-    let md5s: Vec<u8> = digits
-        .chunks_exact(2)
-        .filter_map(|pair| Some((pair.first()? << 4) | pair.last()?))
-        .collect();
+    let md5s: Vec<u8> = digits.chunks_exact(2).filter_map(|pair| Some((pair.first()? << 4) | pair.last()?)).collect();
     format!("{}-{}", hex(&Md5::checksum(&md5s)), parts.len())
 }

@@ -157,8 +157,7 @@ impl Disk {
 
     /// The names of all buckets, in order, with the time of the folder.
     pub(super) fn buckets(&self) -> S3Result<Vec<(String, SystemTime)>> {
-        let names =
-            names_in(&self.root).map_err(|error| failure::internal("list buckets", &error))?;
+        let names = names_in(&self.root).map_err(|error| failure::internal("list buckets", &error))?;
         let mut buckets: Vec<(String, SystemTime)> = names
             .into_iter()
             .filter(|name| check_bucket_name(name))
@@ -175,10 +174,7 @@ impl Disk {
     /// Makes a bucket; false if it was there.
     pub(super) fn create_bucket(&self, bucket: &str) -> S3Result<bool> {
         if !check_bucket_name(bucket) {
-            return Err(s3_error!(
-                InvalidBucketName,
-                "The specified bucket is not valid."
-            ));
+            return Err(s3_error!(InvalidBucketName, "The specified bucket is not valid."));
         }
         match fs::create_dir(self.root.join(bucket)) {
             Ok(()) => {}
@@ -199,10 +195,9 @@ impl Disk {
         let path = self.bucket(bucket)?;
         match remove_empty_tree(&path) {
             Ok(()) => self.clear_side(bucket),
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Err(s3_error!(
-                BucketNotEmpty,
-                "The bucket you tried to delete is not empty"
-            )),
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                Err(s3_error!(BucketNotEmpty, "The bucket you tried to delete is not empty"))
+            }
             Err(error) => Err(failure::internal("remove a bucket", &error)),
         }
     }
@@ -237,46 +232,29 @@ impl Disk {
     pub(super) fn fresh_name(&self) -> String {
         let count = self.counter.fetch_add(1, Ordering::Relaxed);
         // Each hasher state has its own random keys; a fresh one per word keeps the words unrelated.
-        let words: Vec<u8> = (0_u8..4)
-            .flat_map(|word| {
-                RandomState::new()
-                    .hash_one((count, word, SystemTime::now()))
-                    .to_le_bytes()
-            })
-            .collect();
+        let words: Vec<u8> =
+            (0_u8..4).flat_map(|word| RandomState::new().hash_one((count, word, SystemTime::now())).to_le_bytes()).collect();
         hex(&words)
     }
 
     /// The present, but never the same twice, so that a file's time and size tell versions apart.
     pub(super) fn fresh_time(&self) -> SystemTime {
-        let mut last = self
-            .last_time
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_time.lock().unwrap_or_else(PoisonError::into_inner);
         *last = SystemTime::now().max(*last + Duration::from_micros(1));
         *last
     }
 
     /// A new, empty file in progress.
     pub(super) fn temporary(&self, bucket: &str) -> S3Result<(Temporary, File)> {
-        let path = self
-            .drawer(bucket, Drawer::Temporary)
-            .join(self.fresh_name());
-        let file = with_parent(&path, || File::create_new(&path))
-            .map_err(|error| failure::internal("make a file", &error))?;
+        let path = self.drawer(bucket, Drawer::Temporary).join(self.fresh_name());
+        let file = with_parent(&path, || File::create_new(&path)).map_err(|error| failure::internal("make a file", &error))?;
         Ok((Temporary { path }, file))
     }
 
     /// Writes a small document so that readers see the old or the new one, never half of it.
-    pub(super) fn write_document(
-        &self,
-        bucket: &str,
-        path: &Path,
-        document: &impl Serialize,
-    ) -> S3Result<()> {
+    pub(super) fn write_document(&self, bucket: &str, path: &Path, document: &impl Serialize) -> S3Result<()> {
         let failed = |error: &io::Error| failure::internal("write a document", error);
-        let bytes =
-            serde_json::to_vec(document).map_err(|error| failed(&io::Error::other(error)))?;
+        let bytes = serde_json::to_vec(document).map_err(|error| failed(&io::Error::other(error)))?;
         let (temporary, mut file) = self.temporary(bucket)?;
         file.write_all(&bytes).map_err(|error| failed(&error))?;
         with_parent(path, || fs::rename(&temporary.path, path)).map_err(|error| failed(&error))
@@ -312,17 +290,11 @@ pub(super) fn read_document<T: DeserializeOwned>(path: &Path) -> S3Result<Option
 
 /// Whether the error says that there is nothing at a path.
 pub(super) fn is_absent(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Does `work` on `path`; if its folder is missing, makes it and does it again.
-pub(super) fn with_parent<T>(
-    path: &Path,
-    mut work: impl FnMut() -> io::Result<T>,
-) -> io::Result<T> {
+pub(super) fn with_parent<T>(path: &Path, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     match work() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if let Some(parent) = path.parent() {
@@ -362,19 +334,11 @@ fn remove_empty_tree(folder: &Path) -> io::Result<()> {
 fn lock(locks: &[Mutex<()>], hash: u64) -> MutexGuard<'_, ()> {
     static SPARE: Mutex<()> = Mutex::new(());
     let stripe = usize::try_from(hash % STRIPES as u64).unwrap_or_default();
-    locks
-        .get(stripe)
-        .unwrap_or(&SPARE)
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
+    locks.get(stripe).unwrap_or(&SPARE).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn take_hold(path: &Path) -> io::Result<File> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)?;
+    let file = File::options().create(true).truncate(false).write(true).open(path)?;
     let start = tokio::time::Instant::now();
     loop {
         match file.try_lock() {
@@ -389,9 +353,7 @@ async fn take_hold(path: &Path) -> io::Result<File> {
                 ));
             }
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-                tracing::warn!(
-                    "this file system has no locks; let only one process serve the folder"
-                );
+                tracing::warn!("this file system has no locks; let only one process serve the folder");
                 return Ok(file);
             }
             Err(TryLockError::Error(error)) => return Err(error),

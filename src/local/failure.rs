@@ -7,10 +7,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result, s3_error};
 /// `InternalError` (500) for what the file system refused; the cause goes to the log, not to the client.
 pub(super) fn internal(doing: &str, error: &io::Error) -> S3Error {
     tracing::error!(%error, "the local endpoint failed to {doing}");
-    s3_error!(
-        InternalError,
-        "We encountered an internal error. Please try again."
-    )
+    s3_error!(InternalError, "We encountered an internal error. Please try again.")
 }
 
 /// `NoSuchBucket` (404).
@@ -33,18 +30,12 @@ pub(super) fn no_such_upload() -> S3Error {
 
 /// `PreconditionFailed` (412).
 pub(super) fn precondition_failed() -> S3Error {
-    s3_error!(
-        PreconditionFailed,
-        "At least one of the pre-conditions you specified did not hold"
-    )
+    s3_error!(PreconditionFailed, "At least one of the pre-conditions you specified did not hold")
 }
 
 /// `NotImplemented` (501), for a header whose function is not there.
 pub(super) fn not_implemented(header: &str) -> S3Error {
-    s3_error!(
-        NotImplemented,
-        "A header you provided implies functionality that is not implemented: {header}"
-    )
+    s3_error!(NotImplemented, "A header you provided implies functionality that is not implemented: {header}")
 }
 
 /// An answer (400) whose code the library does not know.
@@ -76,16 +67,11 @@ pub(super) fn broken_body(error: &(dyn std::error::Error + Send + Sync)) -> S3Er
 
 /// `IncompleteBody` (400).
 pub(super) fn incomplete_body() -> S3Error {
-    s3_error!(
-        IncompleteBody,
-        "You did not provide the number of bytes specified by the Content-Length HTTP header"
-    )
+    s3_error!(IncompleteBody, "You did not provide the number of bytes specified by the Content-Length HTTP header")
 }
 
 /// Runs file work on a thread that may block; a panic in it becomes `InternalError`.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> S3Result<T> + Send + 'static,
-) -> S3Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> S3Result<T> + Send + 'static) -> S3Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer,
         Err(error) => Err(internal("finish its file work", &io::Error::other(error))),

@@ -29,10 +29,7 @@ pub(super) fn side_name(key: &str) -> String {
 
 /// Lower-case hex digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .flat_map(|byte| [hex_digit(byte >> 4), hex_digit(byte & 15)])
-        .collect()
+    bytes.iter().flat_map(|byte| [hex_digit(byte >> 4), hex_digit(byte & 15)]).collect()
 }
 
 /// The lower-case digit of a number below 16.
@@ -60,10 +57,7 @@ mod tests {
             assert!(is_plain(key), "{key}");
         }
         let too_long = "x".repeat(256);
-        for key in [
-            "", "/", "a/", "/a", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "nul\0",
-            &too_long,
-        ] {
+        for key in ["", "/", "a/", "/a", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "nul\0", &too_long] {
             assert!(!is_plain(key), "{key}");
         }
     }

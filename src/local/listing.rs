@@ -95,10 +95,7 @@ impl<'a> Keys<'a> {
         Self {
             files: Files::new(disk.folder(bucket), query),
             next_file: None,
-            odd: disk
-                .odd_keys(bucket, &query.prefix, after)
-                .into_iter()
-                .peekable(),
+            odd: disk.odd_keys(bucket, &query.prefix, after).into_iter().peekable(),
             skip: None,
         }
     }
@@ -142,11 +139,7 @@ struct Entry {
 impl<'a> Files<'a> {
     fn new(root: PathBuf, query: &'a Query) -> Self {
         let top = Entry { key: String::new() };
-        Self {
-            query,
-            root,
-            open: vec![vec![top]],
-        }
+        Self { query, root, open: vec![vec![top]] }
     }
 
     fn next(&mut self, skip: Option<&str>) -> io::Result<Option<String>> {
@@ -176,11 +169,7 @@ impl<'a> Files<'a> {
     fn may_hold_wanted(&self, folder: &str) -> bool {
         let prefix = self.query.prefix.as_str();
         let on_the_way = prefix.starts_with(folder) || folder.starts_with(prefix);
-        let not_passed = self
-            .query
-            .after
-            .as_deref()
-            .is_none_or(|after| folder > after || after.starts_with(folder));
+        let not_passed = self.query.after.as_deref().is_none_or(|after| folder > after || after.starts_with(folder));
         on_the_way && not_passed
     }
 }
@@ -201,13 +190,9 @@ fn read_folder(root: &Path, above: &str) -> io::Result<Vec<Entry>> {
         };
         let kind = entry.file_type()?;
         if kind.is_dir() {
-            entries.push(Entry {
-                key: format!("{above}{name}/"),
-            });
+            entries.push(Entry { key: format!("{above}{name}/") });
         } else if kind.is_file() {
-            entries.push(Entry {
-                key: format!("{above}{name}"),
-            });
+            entries.push(Entry { key: format!("{above}{name}") });
         }
     }
     entries.sort_unstable_by(|one, other| other.key.cmp(&one.key));

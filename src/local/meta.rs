@@ -57,11 +57,7 @@ pub(super) struct Encryption {
 impl Default for Encryption {
     /// SSE-S3, which S3 applies where nothing is asked for.
     fn default() -> Self {
-        Self {
-            algorithm: "AES256".to_owned(),
-            key: None,
-            bucket_key: None,
-        }
+        Self { algorithm: "AES256".to_owned(), key: None, bucket_key: None }
     }
 }
 
@@ -69,18 +65,11 @@ impl Encryption {
     /// # Errors
     ///
     /// `InvalidArgument` for an unknown algorithm or a key without `aws:kms`.
-    pub(super) fn asked(
-        algorithm: Option<&str>,
-        key: Option<&str>,
-        bucket_key: Option<bool>,
-    ) -> S3Result<Self> {
+    pub(super) fn asked(algorithm: Option<&str>, key: Option<&str>, bucket_key: Option<bool>) -> S3Result<Self> {
         let algorithm = algorithm.unwrap_or("AES256");
         let with_kms = matches!(algorithm, "aws:kms" | "aws:kms:dsse");
         if !with_kms && algorithm != "AES256" {
-            return Err(s3_error!(
-                InvalidArgument,
-                "The encryption method specified is not supported"
-            ));
+            return Err(s3_error!(InvalidArgument, "The encryption method specified is not supported"));
         }
         if !with_kms && key.is_some() {
             return Err(s3_error!(
@@ -88,11 +77,7 @@ impl Encryption {
                 "Server Side Encryption with AWS KMS managed key requires HTTP header x-amz-server-side-encryption : aws:kms"
             ));
         }
-        Ok(Self {
-            algorithm: algorithm.to_owned(),
-            key: key.map(str::to_owned),
-            bucket_key: bucket_key.filter(|_| with_kms),
-        })
+        Ok(Self { algorithm: algorithm.to_owned(), key: key.map(str::to_owned), bucket_key: bucket_key.filter(|_| with_kms) })
     }
 }
 
@@ -113,31 +98,19 @@ pub(super) struct Meta {
 ///
 /// `MetadataTooLarge`.
 pub(super) fn user_metadata(given: Option<&Metadata>) -> S3Result<BTreeMap<String, String>> {
-    let user: BTreeMap<String, String> = given
-        .into_iter()
-        .flatten()
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()))
-        .collect();
-    let size: usize = user
-        .iter()
-        .map(|(name, value)| name.len() + value.len())
-        .sum();
+    let user: BTreeMap<String, String> =
+        given.into_iter().flatten().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect();
+    let size: usize = user.iter().map(|(name, value)| name.len() + value.len()).sum();
     if size > LARGEST_USER_METADATA {
-        return Err(s3_error!(
-            MetadataTooLarge,
-            "Your metadata headers exceed the maximum allowed metadata size"
-        ));
+        return Err(s3_error!(MetadataTooLarge, "Your metadata headers exceed the maximum allowed metadata size"));
     }
     Ok(user)
 }
 
 /// The content encoding without the one of the transfer itself.
 pub(super) fn content_encoding(given: Option<&str>) -> Option<String> {
-    let kept: Vec<&str> = given?
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("aws-chunked"))
-        .collect();
+    let kept: Vec<&str> =
+        given?.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("aws-chunked")).collect();
     (!kept.is_empty()).then(|| kept.join(","))
 }
 
@@ -146,10 +119,7 @@ macro_rules! stated_attributes {
     ($input:expr) => {{
         let input = &$input;
         $crate::local::meta::Encryption::asked(
-            input
-                .server_side_encryption
-                .as_ref()
-                .map(|asked| asked.as_str()),
+            input.server_side_encryption.as_ref().map(|asked| asked.as_str()),
             input.ssekms_key_id.as_deref(),
             input.bucket_key_enabled,
         )
@@ -157,9 +127,7 @@ macro_rules! stated_attributes {
             let default = $crate::local::meta::Attributes::default();
             Ok($crate::local::meta::Attributes {
                 content_type: input.content_type.clone().unwrap_or(default.content_type),
-                content_encoding: $crate::local::meta::content_encoding(
-                    input.content_encoding.as_deref(),
-                ),
+                content_encoding: $crate::local::meta::content_encoding(input.content_encoding.as_deref()),
                 content_language: input.content_language.clone(),
                 content_disposition: input.content_disposition.clone(),
                 cache_control: input.cache_control.clone(),
@@ -189,26 +157,16 @@ macro_rules! refuse_unsupported {
             || input.grant_write_acp.is_some();
         let acl = input.acl.as_ref().map(|acl| acl.as_str());
         if input.sse_customer_algorithm.is_some() || input.sse_customer_key.is_some() {
-            Err($crate::local::failure::not_implemented(
-                "x-amz-server-side-encryption-customer-algorithm",
-            ))
+            Err($crate::local::failure::not_implemented("x-amz-server-side-encryption-customer-algorithm"))
         } else if input.tagging.is_some() {
             Err($crate::local::failure::not_implemented("x-amz-tagging"))
         } else if input.website_redirect_location.is_some() {
-            Err($crate::local::failure::not_implemented(
-                "x-amz-website-redirect-location",
-            ))
+            Err($crate::local::failure::not_implemented("x-amz-website-redirect-location"))
         } else if lock {
-            Err(s3s::s3_error!(
-                InvalidRequest,
-                "Bucket is missing Object Lock Configuration"
-            ))
+            Err(s3s::s3_error!(InvalidRequest, "Bucket is missing Object Lock Configuration"))
         } else if granted || !matches!(acl, None | Some("bucket-owner-full-control")) {
             // New buckets have ACLs disabled; this one alone is still accepted.
-            Err(s3s::s3_error!(
-                AccessControlListNotSupported,
-                "The bucket does not allow ACLs"
-            ))
+            Err(s3s::s3_error!(AccessControlListNotSupported, "The bucket does not allow ACLs"))
         } else {
             Ok(())
         }
@@ -257,17 +215,11 @@ impl WriteCondition {
     /// # Errors
     ///
     /// `NotImplemented` for an `If-None-Match` other than `*`, as on S3.
-    pub(super) fn new(
-        if_match: Option<ETagCondition>,
-        if_none_match: Option<&ETagCondition>,
-    ) -> S3Result<Self> {
+    pub(super) fn new(if_match: Option<ETagCondition>, if_none_match: Option<&ETagCondition>) -> S3Result<Self> {
         if if_none_match.is_some_and(|condition| !condition.is_any()) {
             return Err(failure::not_implemented("If-None-Match"));
         }
-        Ok(Self {
-            if_match,
-            if_none_match: if_none_match.is_some(),
-        })
+        Ok(Self { if_match, if_none_match: if_none_match.is_some() })
     }
 
     /// Whether the write may go on over what is there now (`etag`, without quotes).
@@ -331,8 +283,6 @@ pub(super) fn matches(condition: &ETagCondition, etag: &str) -> bool {
 }
 
 fn whole_seconds(time: SystemTime) -> SystemTime {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(since.as_secs())
 }

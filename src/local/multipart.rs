@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use s3s::dto::{
-    AbortMultipartUploadInput, AbortMultipartUploadOutput, ChecksumAlgorithm, ChecksumType,
-    CommonPrefix, CreateMultipartUploadInput, CreateMultipartUploadOutput, ETag,
-    ListMultipartUploadsInput, ListMultipartUploadsOutput, ListPartsInput, ListPartsOutput,
-    MultipartUpload, UploadPartInput, UploadPartOutput,
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, ChecksumAlgorithm, ChecksumType, CommonPrefix,
+    CreateMultipartUploadInput, CreateMultipartUploadOutput, ETag, ListMultipartUploadsInput, ListMultipartUploadsOutput,
+    ListPartsInput, ListPartsOutput, MultipartUpload, UploadPartInput, UploadPartOutput,
 };
 use s3s::{S3Request, S3Result, s3_error};
 
@@ -29,11 +28,7 @@ pub(super) async fn create(
 ) -> S3Result<CreateMultipartUploadOutput> {
     let input = request.input;
     refuse_unsupported!(input)?;
-    let algorithm = input
-        .checksum_algorithm
-        .as_ref()
-        .map(Algorithm::parse)
-        .transpose()?;
+    let algorithm = input.checksum_algorithm.as_ref().map(Algorithm::parse).transpose()?;
     let kind = input.checksum_type.as_ref().map(ChecksumType::as_str);
     let upload = Upload {
         key: input.key.clone(),
@@ -65,65 +60,37 @@ pub(super) async fn create(
 /// Which kind of checksum an upload keeps (S3 user guide, "Checking object integrity", table of algorithms).
 fn is_full_object(algorithm: Option<Algorithm>, kind: Option<&str>) -> S3Result<bool> {
     let refused = |kind: &str, name: &str| {
-        s3_error!(
-            InvalidRequest,
-            "The {kind} checksum type cannot be used with the {name} checksum algorithm."
-        )
+        s3_error!(InvalidRequest, "The {kind} checksum type cannot be used with the {name} checksum algorithm.")
     };
     match (algorithm, kind) {
         (None, Some(_)) => Err(s3_error!(
             InvalidRequest,
             "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header."
         )),
-        (Some(Algorithm::Crc64Nvme), Some("COMPOSITE")) => {
-            Err(refused("COMPOSITE", Algorithm::Crc64Nvme.name()))
-        }
-        (Some(algorithm), Some("FULL_OBJECT")) if !algorithm.adds_up() => {
-            Err(refused("FULL_OBJECT", algorithm.name()))
-        }
+        (Some(Algorithm::Crc64Nvme), Some("COMPOSITE")) => Err(refused("COMPOSITE", Algorithm::Crc64Nvme.name())),
+        (Some(algorithm), Some("FULL_OBJECT")) if !algorithm.adds_up() => Err(refused("FULL_OBJECT", algorithm.name())),
         (None, None) | (Some(_), Some("FULL_OBJECT")) => Ok(true),
         (Some(_), Some("COMPOSITE")) => Ok(false),
         (Some(algorithm), None) => Ok(algorithm == Algorithm::Crc64Nvme),
-        (Some(_), Some(_)) => Err(s3_error!(
-            InvalidRequest,
-            "Value for x-amz-checksum-type header is invalid."
-        )),
+        (Some(_), Some(_)) => Err(s3_error!(InvalidRequest, "Value for x-amz-checksum-type header is invalid.")),
     }
 }
 
-pub(super) async fn upload_part(
-    disk: Arc<Disk>,
-    request: S3Request<UploadPartInput>,
-) -> S3Result<UploadPartOutput> {
+pub(super) async fn upload_part(disk: Arc<Disk>, request: S3Request<UploadPartInput>) -> S3Result<UploadPartOutput> {
     let mut input = request.input;
     let body = input.body.take();
-    let claim = Claim::read(
-        input.content_md5.as_deref(),
-        fields!(input),
-        input.checksum_algorithm.as_ref(),
-        &request.headers,
-    );
+    let claim = Claim::read(input.content_md5.as_deref(), fields!(input), input.checksum_algorithm.as_ref(), &request.headers);
     let (bucket, key, upload_id) = (input.bucket, input.key, input.upload_id);
     let number = input.part_number;
     let checked = async {
         let claim = claim?;
         if input.sse_customer_algorithm.is_some() {
-            return Err(failure::not_implemented(
-                "x-amz-server-side-encryption-customer-algorithm",
-            ));
+            return Err(failure::not_implemented("x-amz-server-side-encryption-customer-algorithm"));
         }
         if !(1..=MOST_PARTS).contains(&number) {
-            return Err(s3_error!(
-                InvalidArgument,
-                "Part number must be an integer between 1 and 10000, inclusive"
-            ));
+            return Err(s3_error!(InvalidArgument, "Part number must be an integer between 1 and 10000, inclusive"));
         }
-        let (disk, bucket, key, upload_id) = (
-            Arc::clone(&disk),
-            bucket.clone(),
-            key.clone(),
-            upload_id.clone(),
-        );
+        let (disk, bucket, key, upload_id) = (Arc::clone(&disk), bucket.clone(), key.clone(), upload_id.clone());
         let upload = blocking(move || {
             disk.bucket(&bucket)?;
             disk.upload(&bucket, &key, &upload_id)
@@ -141,16 +108,10 @@ pub(super) async fn upload_part(
     };
 
     let received = receive(&disk, &bucket, body, input.content_length, upload.algorithm).await?;
-    let trailers = request
-        .trailing_headers
-        .and_then(|trailers| trailers.take());
+    let trailers = request.trailing_headers.and_then(|trailers| trailers.take());
     claim.check(&received.digests, trailers.as_ref())?;
-    let part =
-        blocking(move || disk.add_part(&bucket, &key, &upload_id, number, &received)).await?;
-    let mut output = UploadPartOutput {
-        e_tag: Some(ETag::Strong(part.etag.clone())),
-        ..UploadPartOutput::default()
-    };
+    let part = blocking(move || disk.add_part(&bucket, &key, &upload_id, number, &received)).await?;
+    let mut output = UploadPartOutput { e_tag: Some(ETag::Strong(part.etag.clone())), ..UploadPartOutput::default() };
     if let Some(algorithm) = claim.algorithm() {
         show!(output, &part.checksum(algorithm));
     }
@@ -163,9 +124,7 @@ fn check_algorithm(upload: &Upload, stated: Option<Algorithm>) -> S3Result<()> {
     if upload.algorithm == stated || (stated.is_none() && upload.full_object) {
         return Ok(());
     }
-    let name = |algorithm: Option<Algorithm>| {
-        algorithm.map_or("null".to_owned(), |found| found.name().to_ascii_lowercase())
-    };
+    let name = |algorithm: Option<Algorithm>| algorithm.map_or("null".to_owned(), |found| found.name().to_ascii_lowercase());
     Err(s3_error!(
         InvalidRequest,
         "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
@@ -174,10 +133,7 @@ fn check_algorithm(upload: &Upload, stated: Option<Algorithm>) -> S3Result<()> {
     ))
 }
 
-pub(super) async fn abort(
-    disk: Arc<Disk>,
-    input: AbortMultipartUploadInput,
-) -> S3Result<AbortMultipartUploadOutput> {
+pub(super) async fn abort(disk: Arc<Disk>, input: AbortMultipartUploadInput) -> S3Result<AbortMultipartUploadOutput> {
     blocking(move || {
         disk.bucket(&input.bucket)?;
         let _held = disk.lock_upload(&input.upload_id);
@@ -188,17 +144,10 @@ pub(super) async fn abort(
     Ok(AbortMultipartUploadOutput::default())
 }
 
-pub(super) async fn list_parts(
-    disk: Arc<Disk>,
-    input: ListPartsInput,
-) -> S3Result<ListPartsOutput> {
+pub(super) async fn list_parts(disk: Arc<Disk>, input: ListPartsInput) -> S3Result<ListPartsOutput> {
     let limit = page_limit(input.max_parts)?;
     let after = input.part_number_marker.unwrap_or_default();
-    let (bucket, key, upload_id) = (
-        input.bucket.clone(),
-        input.key.clone(),
-        input.upload_id.clone(),
-    );
+    let (bucket, key, upload_id) = (input.bucket.clone(), input.key.clone(), input.upload_id.clone());
     let (upload, mut parts) = blocking(move || {
         disk.bucket(&bucket)?;
         let upload = disk.upload(&bucket, &key, &upload_id)?;
@@ -232,9 +181,7 @@ pub(super) async fn list_parts(
         key: Some(input.key),
         upload_id: Some(input.upload_id),
         checksum_algorithm: upload.algorithm.map(algorithm_name),
-        checksum_type: upload
-            .algorithm
-            .map(|_| upload.checksum_kind().to_owned().into()),
+        checksum_type: upload.algorithm.map(|_| upload.checksum_kind().to_owned().into()),
         owner: Some(owner()),
         storage_class: Some("STANDARD".to_owned().into()),
         ..ListPartsOutput::default()
@@ -245,10 +192,7 @@ fn algorithm_name(algorithm: Algorithm) -> ChecksumAlgorithm {
     ChecksumAlgorithm::from_static(algorithm.name())
 }
 
-pub(super) async fn list_uploads(
-    disk: Arc<Disk>,
-    input: ListMultipartUploadsInput,
-) -> S3Result<ListMultipartUploadsOutput> {
+pub(super) async fn list_uploads(disk: Arc<Disk>, input: ListMultipartUploadsInput) -> S3Result<ListMultipartUploadsOutput> {
     let limit = page_limit(input.max_uploads)?;
     let encoding = Encoding::asked(input.encoding_type.as_ref())?;
     let bucket = input.bucket.clone();
@@ -293,9 +237,7 @@ pub(super) async fn list_uploads(
             upload_id: Some(upload_id),
             initiated: Some(upload.initiated.into()),
             checksum_algorithm: upload.algorithm.map(algorithm_name),
-            checksum_type: upload
-                .algorithm
-                .map(|_| upload.checksum_kind().to_owned().into()),
+            checksum_type: upload.algorithm.map(|_| upload.checksum_kind().to_owned().into()),
             owner: Some(owner()),
             storage_class: Some("STANDARD".to_owned().into()),
             ..MultipartUpload::default()
@@ -310,14 +252,7 @@ pub(super) async fn list_uploads(
         output.is_truncated = Some(false);
     }
     output.uploads = Some(shown);
-    output.common_prefixes = Some(
-        prefixes
-            .iter()
-            .map(|prefix| CommonPrefix {
-                prefix: Some(encoding.apply(prefix)),
-            })
-            .collect(),
-    );
+    output.common_prefixes = Some(prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(encoding.apply(prefix)) }).collect());
     output.bucket = Some(input.bucket);
     output.max_uploads = i32::try_from(limit).ok();
     output.prefix = input.prefix.map(|text| encoding.apply(&text));
@@ -329,24 +264,15 @@ pub(super) async fn list_uploads(
 }
 
 /// Drops the uploads up to a marker: all of smaller keys, and those of its own key up to the marked id.
-fn skip_to_marker(
-    uploads: &mut Vec<(String, Upload)>,
-    key: Option<&str>,
-    upload_id: Option<&str>,
-    query: &Query,
-) {
+fn skip_to_marker(uploads: &mut Vec<(String, Upload)>, key: Option<&str>, upload_id: Option<&str>, query: &Query) {
     let Some(key) = key else {
         return;
     };
-    let marked = uploads
-        .iter()
-        .position(|(id, upload)| upload.key == key && Some(id.as_str()) == upload_id);
+    let marked = uploads.iter().position(|(id, upload)| upload.key == key && Some(id.as_str()) == upload_id);
     match marked {
         Some(index) => {
             uploads.drain(..=index);
         }
-        None => uploads.retain(|(_id, upload)| {
-            upload.key.as_str() > key && query.common_prefix(&upload.key) != Some(key)
-        }),
+        None => uploads.retain(|(_id, upload)| upload.key.as_str() > key && query.common_prefix(&upload.key) != Some(key)),
     }
 }

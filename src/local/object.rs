@@ -6,10 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use s3s::dto::{
-    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, DeleteObjectInput,
-    DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, DeletedObject, ETag,
-    GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput, MetadataDirective,
-    PutObjectInput, PutObjectOutput,
+    CopyObjectInput, CopyObjectOutput, CopyObjectResult, CopySource, DeleteObjectInput, DeleteObjectOutput, DeleteObjectsInput,
+    DeleteObjectsOutput, DeletedObject, ETag, GetObjectInput, GetObjectOutput, HeadObjectInput, HeadObjectOutput,
+    MetadataDirective, PutObjectInput, PutObjectOutput,
 };
 use s3s::{S3Request, S3Result, s3_error};
 
@@ -19,8 +18,7 @@ use super::disk::Disk;
 use super::failure::{self, blocking};
 use super::key::hex;
 use super::meta::{
-    Meta, ReadCondition, WriteCondition, describe, matches, refuse_unsupported, show_encryption,
-    stated_attributes,
+    Meta, ReadCondition, WriteCondition, describe, matches, refuse_unsupported, show_encryption, stated_attributes,
 };
 use super::place::Stored;
 
@@ -28,10 +26,7 @@ use super::place::Stored;
 const MOST_DELETED: usize = 1000;
 const LARGEST_COPY: u64 = 5 * 1024 * 1024 * 1024;
 
-pub(super) async fn put(
-    disk: Arc<Disk>,
-    request: S3Request<PutObjectInput>,
-) -> S3Result<PutObjectOutput> {
+pub(super) async fn put(disk: Arc<Disk>, request: S3Request<PutObjectInput>) -> S3Result<PutObjectOutput> {
     let mut input = request.input;
     let body = input.body.take();
     let headers = request.headers;
@@ -41,12 +36,7 @@ pub(super) async fn put(
             return Err(failure::not_implemented("x-amz-write-offset-bytes"));
         }
         let condition = WriteCondition::new(input.if_match.clone(), input.if_none_match.as_ref())?;
-        let claim = Claim::read(
-            input.content_md5.as_deref(),
-            fields!(input),
-            input.checksum_algorithm.as_ref(),
-            &headers,
-        )?;
+        let claim = Claim::read(input.content_md5.as_deref(), fields!(input), input.checksum_algorithm.as_ref(), &headers)?;
         let attributes = stated_attributes!(input)?;
         let (disk, bucket) = (Arc::clone(&disk), input.bucket.clone());
         blocking(move || disk.bucket(&bucket)).await?;
@@ -61,30 +51,14 @@ pub(super) async fn put(
     };
 
     let (bucket, key) = (input.bucket, input.key);
-    let received = receive(
-        &disk,
-        &bucket,
-        body,
-        input.content_length,
-        claim.algorithm(),
-    )
-    .await?;
-    let trailers = request
-        .trailing_headers
-        .and_then(|trailers| trailers.take());
+    let received = receive(&disk, &bucket, body, input.content_length, claim.algorithm()).await?;
+    let trailers = request.trailing_headers.and_then(|trailers| trailers.take());
     claim.check(&received.digests, trailers.as_ref())?;
-    let meta = Meta {
-        key,
-        etag: hex(&received.digests.md5),
-        checksum: Some(received.digests.kept(claim.algorithm())),
-        attributes,
-    };
+    let meta =
+        Meta { key, etag: hex(&received.digests.md5), checksum: Some(received.digests.kept(claim.algorithm())), attributes };
     let stored = blocking(move || disk.commit(&bucket, &received.file, meta, &condition)).await?;
 
-    let mut output = PutObjectOutput {
-        e_tag: Some(ETag::Strong(stored.meta.etag)),
-        ..PutObjectOutput::default()
-    };
+    let mut output = PutObjectOutput { e_tag: Some(ETag::Strong(stored.meta.etag)), ..PutObjectOutput::default() };
     if let Some(checksum) = &stored.meta.checksum {
         show!(output, checksum);
         output.checksum_type = Some(checksum.kind().to_owned().into());
@@ -94,16 +68,10 @@ pub(super) async fn put(
 }
 
 pub(super) async fn get(disk: Arc<Disk>, input: GetObjectInput) -> S3Result<GetObjectOutput> {
-    refuse_odd_read(
-        input.version_id.as_deref(),
-        input.part_number,
-        input.sse_customer_algorithm.is_some(),
-    )?;
+    refuse_odd_read(input.version_id.as_deref(), input.part_number, input.sse_customer_algorithm.is_some())?;
     blocking(move || {
         disk.bucket(&input.bucket)?;
-        let (file, stored) = disk
-            .open_object(&input.bucket, &input.key)?
-            .ok_or_else(failure::no_such_key)?;
+        let (file, stored) = disk.open_object(&input.bucket, &input.key)?.ok_or_else(failure::no_such_key)?;
         ReadCondition {
             matching: input.if_match.as_ref(),
             none_matching: input.if_none_match.as_ref(),
@@ -133,16 +101,10 @@ pub(super) async fn get(disk: Arc<Disk>, input: GetObjectInput) -> S3Result<GetO
 }
 
 pub(super) async fn head(disk: Arc<Disk>, input: HeadObjectInput) -> S3Result<HeadObjectOutput> {
-    refuse_odd_read(
-        input.version_id.as_deref(),
-        input.part_number,
-        input.sse_customer_algorithm.is_some(),
-    )?;
+    refuse_odd_read(input.version_id.as_deref(), input.part_number, input.sse_customer_algorithm.is_some())?;
     blocking(move || {
         disk.bucket(&input.bucket)?;
-        let stored = disk
-            .head(&input.bucket, &input.key)?
-            .ok_or_else(failure::no_such_key)?;
+        let stored = disk.head(&input.bucket, &input.key)?.ok_or_else(failure::no_such_key)?;
         ReadCondition {
             matching: input.if_match.as_ref(),
             none_matching: input.if_none_match.as_ref(),
@@ -170,24 +132,15 @@ pub(super) async fn head(disk: Arc<Disk>, input: HeadObjectInput) -> S3Result<He
 }
 
 /// Buckets here have no versions, and parts are not told apart once they are an object.
-fn refuse_odd_read(
-    version_id: Option<&str>,
-    part_number: Option<i32>,
-    with_customer_key: bool,
-) -> S3Result<()> {
+fn refuse_odd_read(version_id: Option<&str>, part_number: Option<i32>, with_customer_key: bool) -> S3Result<()> {
     if !matches!(version_id, None | Some("null")) {
-        return Err(s3_error!(
-            NoSuchVersion,
-            "The specified version does not exist."
-        ));
+        return Err(s3_error!(NoSuchVersion, "The specified version does not exist."));
     }
     if part_number.is_some() {
         return Err(failure::not_implemented("partNumber"));
     }
     if with_customer_key {
-        return Err(failure::not_implemented(
-            "x-amz-server-side-encryption-customer-algorithm",
-        ));
+        return Err(failure::not_implemented("x-amz-server-side-encryption-customer-algorithm"));
     }
     Ok(())
 }
@@ -208,34 +161,19 @@ fn content_range(wanted: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", wanted.start, wanted.end - 1)
 }
 
-pub(super) async fn delete(
-    disk: Arc<Disk>,
-    input: DeleteObjectInput,
-) -> S3Result<DeleteObjectOutput> {
+pub(super) async fn delete(disk: Arc<Disk>, input: DeleteObjectInput) -> S3Result<DeleteObjectOutput> {
     refuse_odd_read(input.version_id.as_deref(), None, false)?;
     blocking(move || {
         disk.delete(&input.bucket, &input.key, |stored| {
-            let holds = |stored: &Stored| {
-                input
-                    .if_match
-                    .as_ref()
-                    .is_none_or(|condition| matches(condition, &stored.meta.etag))
-            };
-            if stored.map_or(input.if_match.is_none(), holds) {
-                Ok(())
-            } else {
-                Err(failure::precondition_failed())
-            }
+            let holds = |stored: &Stored| input.if_match.as_ref().is_none_or(|condition| matches(condition, &stored.meta.etag));
+            if stored.map_or(input.if_match.is_none(), holds) { Ok(()) } else { Err(failure::precondition_failed()) }
         })
     })
     .await?;
     Ok(DeleteObjectOutput::default())
 }
 
-pub(super) async fn delete_many(
-    disk: Arc<Disk>,
-    input: DeleteObjectsInput,
-) -> S3Result<DeleteObjectsOutput> {
+pub(super) async fn delete_many(disk: Arc<Disk>, input: DeleteObjectsInput) -> S3Result<DeleteObjectsOutput> {
     if input.delete.objects.is_empty() || input.delete.objects.len() > MOST_DELETED {
         return Err(s3_error!(
             MalformedXML,
@@ -249,17 +187,12 @@ pub(super) async fn delete_many(
             let answer = disk.delete(&input.bucket, &object.key, |stored| {
                 let etag = stored.map(|stored| stored.meta.etag.as_str());
                 match &object.e_tag {
-                    Some(wanted) if Some(wanted.value()) != etag => {
-                        Err(failure::precondition_failed())
-                    }
+                    Some(wanted) if Some(wanted.value()) != etag => Err(failure::precondition_failed()),
                     _ => Ok(()),
                 }
             });
             match answer {
-                Ok(()) => deleted.push(DeletedObject {
-                    key: Some(object.key),
-                    ..DeletedObject::default()
-                }),
+                Ok(()) => deleted.push(DeletedObject { key: Some(object.key), ..DeletedObject::default() }),
                 Err(error) => errors.push(s3s::dto::Error {
                     code: Some(error.code().as_str().to_owned()),
                     message: error.message().map(str::to_owned),
@@ -280,24 +213,11 @@ pub(super) async fn delete_many(
 
 pub(super) async fn copy(disk: Arc<Disk>, input: CopyObjectInput) -> S3Result<CopyObjectOutput> {
     refuse_unsupported!(input)?;
-    let CopySource::Bucket {
-        bucket: source_bucket,
-        key: source_key,
-        version_id,
-    } = input.copy_source.clone()
-    else {
+    let CopySource::Bucket { bucket: source_bucket, key: source_key, version_id } = input.copy_source.clone() else {
         return Err(failure::not_implemented("x-amz-copy-source"));
     };
-    refuse_odd_read(
-        version_id.as_deref(),
-        None,
-        input.copy_source_sse_customer_algorithm.is_some(),
-    )?;
-    let replaces = match input
-        .metadata_directive
-        .as_ref()
-        .map(MetadataDirective::as_str)
-    {
+    refuse_odd_read(version_id.as_deref(), None, input.copy_source_sse_customer_algorithm.is_some())?;
+    let replaces = match input.metadata_directive.as_ref().map(MetadataDirective::as_str) {
         None | Some("COPY") => false,
         Some("REPLACE") => true,
         Some(_) => return Err(s3_error!(InvalidArgument, "Unknown metadata directive.")),
@@ -308,18 +228,12 @@ pub(super) async fn copy(disk: Arc<Disk>, input: CopyObjectInput) -> S3Result<Co
             "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes."
         ));
     }
-    let algorithm = input
-        .checksum_algorithm
-        .as_ref()
-        .map(Algorithm::parse)
-        .transpose()?;
+    let algorithm = input.checksum_algorithm.as_ref().map(Algorithm::parse).transpose()?;
     let stated = stated_attributes!(input)?;
     blocking(move || {
         disk.bucket(&input.bucket)?;
         disk.bucket(&source_bucket)?;
-        let (file, source) = disk
-            .open_object(&source_bucket, &source_key)?
-            .ok_or_else(failure::no_such_key)?;
+        let (file, source) = disk.open_object(&source_bucket, &source_key)?.ok_or_else(failure::no_such_key)?;
         ReadCondition {
             matching: input.copy_source_if_match.as_ref(),
             none_matching: input.copy_source_if_none_match.as_ref(),
@@ -334,22 +248,12 @@ pub(super) async fn copy(disk: Arc<Disk>, input: CopyObjectInput) -> S3Result<Co
                 "The specified copy source is larger than the maximum allowable size for a copy source: 5368709120"
             ));
         }
-        let mut attributes = if replaces {
-            stated.clone()
-        } else {
-            source.meta.attributes
-        };
+        let mut attributes = if replaces { stated.clone() } else { source.meta.attributes };
         attributes.encryption = stated.encryption;
 
         let (temporary, to) = disk.temporary(&input.bucket)?;
-        let (etag, checksum) = copy_bytes(file, to, algorithm)
-            .map_err(|error| failure::internal("copy an object", &error))?;
-        let meta = Meta {
-            key: input.key,
-            etag,
-            checksum: Some(checksum),
-            attributes,
-        };
+        let (etag, checksum) = copy_bytes(file, to, algorithm).map_err(|error| failure::internal("copy an object", &error))?;
+        let meta = Meta { key: input.key, etag, checksum: Some(checksum), attributes };
         let stored = disk.commit(&input.bucket, &temporary, meta, &WriteCondition::default())?;
         let mut result = CopyObjectResult {
             e_tag: Some(ETag::Strong(stored.meta.etag)),
@@ -360,10 +264,7 @@ pub(super) async fn copy(disk: Arc<Disk>, input: CopyObjectInput) -> S3Result<Co
             show!(result, checksum);
             result.checksum_type = Some(checksum.kind().to_owned().into());
         }
-        let mut output = CopyObjectOutput {
-            copy_object_result: Some(result),
-            ..CopyObjectOutput::default()
-        };
+        let mut output = CopyObjectOutput { copy_object_result: Some(result), ..CopyObjectOutput::default() };
         show_encryption!(output, stored.meta.attributes.encryption);
         Ok(output)
     })
@@ -371,11 +272,7 @@ pub(super) async fn copy(disk: Arc<Disk>, input: CopyObjectInput) -> S3Result<Co
 }
 
 /// Copies to the end; the `ETag` and the checksum of what was copied.
-fn copy_bytes(
-    mut from: File,
-    mut to: File,
-    algorithm: Option<Algorithm>,
-) -> io::Result<(String, super::checksum::Checksum)> {
+fn copy_bytes(mut from: File, mut to: File, algorithm: Option<Algorithm>) -> io::Result<(String, super::checksum::Checksum)> {
     let mut hasher = Hasher::new(algorithm);
     let mut batch = Vec::new();
     loop {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use s3s::dto::{
-    ChecksumAlgorithm, CommonPrefix, ETag, EncodingType, ListObjectsInput, ListObjectsOutput,
-    ListObjectsV2Input, ListObjectsV2Output, Object, Owner,
+    ChecksumAlgorithm, CommonPrefix, ETag, EncodingType, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input,
+    ListObjectsV2Output, Object, Owner,
 };
 use s3s::{S3Error, S3Result, s3_error};
 
@@ -22,10 +22,7 @@ const LONGEST_PAGE: i32 = 1000;
 
 /// The owner of everything.
 pub(super) fn owner() -> Owner {
-    Owner {
-        id: Some(OWNER.to_owned()),
-        display_name: None,
-    }
+    Owner { id: Some(OWNER.to_owned()), display_name: None }
 }
 
 /// How many entries an answer may have.
@@ -34,12 +31,8 @@ pub(super) fn owner() -> Owner {
 ///
 /// `InvalidArgument` for a negative number.
 pub(super) fn page_limit(asked: Option<i32>) -> S3Result<usize> {
-    usize::try_from(asked.unwrap_or(LONGEST_PAGE).min(LONGEST_PAGE)).map_err(|_| {
-        s3_error!(
-            InvalidArgument,
-            "Argument must be an integer between 0 and 2147483647"
-        )
-    })
+    usize::try_from(asked.unwrap_or(LONGEST_PAGE).min(LONGEST_PAGE))
+        .map_err(|_| s3_error!(InvalidArgument, "Argument must be an integer between 0 and 2147483647"))
 }
 
 /// How keys are written in an answer (`encoding-type`).
@@ -57,10 +50,7 @@ impl Encoding {
         match given.map(EncodingType::as_str) {
             None => Ok(Self::Plain),
             Some("url") => Ok(Self::Url),
-            Some(_) => Err(s3_error!(
-                InvalidArgument,
-                "Invalid Encoding Method specified in Request"
-            )),
+            Some(_) => Err(s3_error!(InvalidArgument, "Invalid Encoding Method specified in Request")),
         }
     }
 
@@ -81,20 +71,13 @@ fn url_encoded(text: &str) -> String {
                 encoded.push(char::from(byte));
             }
             b' ' => encoded.push('+'),
-            _ => encoded.extend([
-                '%',
-                hex_digit(byte >> 4).to_ascii_uppercase(),
-                hex_digit(byte & 15).to_ascii_uppercase(),
-            ]),
+            _ => encoded.extend(['%', hex_digit(byte >> 4).to_ascii_uppercase(), hex_digit(byte & 15).to_ascii_uppercase()]),
         }
     }
     encoded
 }
 
-pub(super) async fn list_v2(
-    disk: Arc<Disk>,
-    input: ListObjectsV2Input,
-) -> S3Result<ListObjectsV2Output> {
+pub(super) async fn list_v2(disk: Arc<Disk>, input: ListObjectsV2Input) -> S3Result<ListObjectsV2Output> {
     let limit = page_limit(input.max_keys)?;
     let encoding = Encoding::asked(input.encoding_type.as_ref())?;
     let after = match &input.continuation_token {
@@ -126,10 +109,7 @@ pub(super) async fn list_v2(
     })
 }
 
-pub(super) async fn list_v1(
-    disk: Arc<Disk>,
-    input: ListObjectsInput,
-) -> S3Result<ListObjectsOutput> {
+pub(super) async fn list_v1(disk: Arc<Disk>, input: ListObjectsInput) -> S3Result<ListObjectsOutput> {
     let limit = page_limit(input.max_keys)?;
     let encoding = Encoding::asked(input.encoding_type.as_ref())?;
     let query = Query {
@@ -143,11 +123,7 @@ pub(super) async fn list_v1(
     Ok(ListObjectsOutput {
         is_truncated: Some(page.next.is_some()),
         // Without a delimiter the last key is the marker, and S3 does not say it twice.
-        next_marker: page
-            .next
-            .as_deref()
-            .filter(|_| has_delimiter)
-            .map(|text| encoding.apply(text)),
+        next_marker: page.next.as_deref().filter(|_| has_delimiter).map(|text| encoding.apply(text)),
         common_prefixes: Some(shown_prefixes(&page, encoding)),
         contents: Some(shown_objects(page.objects, encoding, true)),
         name: Some(input.bucket),
@@ -168,11 +144,7 @@ async fn list(disk: Arc<Disk>, bucket: String, query: Query) -> S3Result<Page> {
     .await
 }
 
-fn shown_objects(
-    objects: Vec<(String, Stored)>,
-    encoding: Encoding,
-    with_owner: bool,
-) -> Vec<Object> {
+fn shown_objects(objects: Vec<(String, Stored)>, encoding: Encoding, with_owner: bool) -> Vec<Object> {
     objects
         .into_iter()
         .map(|(key, stored)| {
@@ -181,18 +153,10 @@ fn shown_objects(
                 key: Some(encoding.apply(&key)),
                 size: i64::try_from(stored.size).ok(),
                 last_modified: Some(stored.modified.into()),
-                checksum_algorithm: checksum
-                    .map(|sum| vec![ChecksumAlgorithm::from_static(sum.algorithm.name())]),
+                checksum_algorithm: checksum.map(|sum| vec![ChecksumAlgorithm::from_static(sum.algorithm.name())]),
                 checksum_type: checksum.map(|sum| sum.kind().to_owned().into()),
                 e_tag: Some(ETag::Strong(stored.meta.etag)),
-                storage_class: Some(
-                    stored
-                        .meta
-                        .attributes
-                        .storage_class
-                        .unwrap_or_else(|| "STANDARD".to_owned())
-                        .into(),
-                ),
+                storage_class: Some(stored.meta.attributes.storage_class.unwrap_or_else(|| "STANDARD".to_owned()).into()),
                 owner: with_owner.then(owner),
                 ..Object::default()
             }
@@ -201,9 +165,7 @@ fn shown_objects(
 }
 
 fn shown_prefixes(page: &Page, encoding: Encoding) -> Vec<CommonPrefix> {
-    let shown = page.prefixes.iter().map(|prefix| CommonPrefix {
-        prefix: Some(encoding.apply(prefix)),
-    });
+    let shown = page.prefixes.iter().map(|prefix| CommonPrefix { prefix: Some(encoding.apply(prefix)) });
     shown.collect()
 }
 
@@ -212,12 +174,7 @@ fn to_token(after: &str) -> String {
 }
 
 fn from_token(token: &str) -> S3Result<String> {
-    let refused = || -> S3Error {
-        s3_error!(
-            InvalidArgument,
-            "The continuation token provided is incorrect"
-        )
-    };
+    let refused = || -> S3Error { s3_error!(InvalidArgument, "The continuation token provided is incorrect") };
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refused())?;
     String::from_utf8(bytes).map_err(|_| refused())
 }

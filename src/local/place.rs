@@ -39,24 +39,15 @@ struct Identity {
 
 impl Identity {
     fn of(found: &Metadata) -> io::Result<Self> {
-        Ok(Self {
-            modified: found.modified()?,
-            size: found.len(),
-        })
+        Ok(Self { modified: found.modified()?, size: found.len() })
     }
 
     fn of_version(stored: &Stored) -> Self {
-        Self {
-            modified: stored.modified,
-            size: stored.size,
-        }
+        Self { modified: stored.modified, size: stored.size }
     }
 
     fn name(self) -> String {
-        let since = self
-            .modified
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = self.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         format!("{}-{}", since.as_nanos(), self.size)
     }
 }
@@ -74,8 +65,7 @@ enum Spot {
 impl Disk {
     /// The version of an object that stands now.
     pub(super) fn head(&self, bucket: &str, key: &str) -> S3Result<Option<Stored>> {
-        self.stable(bucket, key, |_path, identity| Ok(Some(((), identity))))
-            .map(|found| found.map(|((), stored)| stored))
+        self.stable(bucket, key, |_path, identity| Ok(Some(((), identity)))).map(|found| found.map(|((), stored)| stored))
     }
 
     /// The version of an object that stands now, opened: what is written later does not change it.
@@ -115,11 +105,7 @@ impl Disk {
                     _ => continue,
                 },
             };
-            let stored = Stored {
-                meta,
-                size: identity.size,
-                modified: identity.modified,
-            };
+            let stored = Stored { meta, size: identity.size, modified: identity.modified };
             return Ok(Some((taken, stored)));
         }
         Err(failed(io::Error::other("it never stood still")))
@@ -144,13 +130,7 @@ impl Disk {
     }
 
     /// Gives a finished file its name, if `condition` holds for the version that stands; at once for all readers.
-    pub(super) fn commit(
-        &self,
-        bucket: &str,
-        temporary: &Temporary,
-        meta: Meta,
-        condition: &WriteCondition,
-    ) -> S3Result<Stored> {
+    pub(super) fn commit(&self, bucket: &str, temporary: &Temporary, meta: Meta, condition: &WriteCondition) -> S3Result<Stored> {
         let failed = |error: io::Error| failure::internal("put an object in place", &error);
         let folder = self.bucket(bucket)?;
         let key = meta.key.clone();
@@ -161,32 +141,21 @@ impl Disk {
         let identity = self.date(&temporary.path).map_err(failed)?;
         let kept = self.meta_path(bucket, &key, identity);
         self.write_document(bucket, &kept, &meta)?;
-        let plain = !self.is_odd(bucket, &key)
-            && is_plain(&key)
-            && put_in_bucket(&folder, &key, &temporary.path).map_err(failed)?;
+        let plain =
+            !self.is_odd(bucket, &key) && is_plain(&key) && put_in_bucket(&folder, &key, &temporary.path).map_err(failed)?;
         if !plain {
-            self.put_aside(bucket, &key, &temporary.path)
-                .map_err(failed)?;
+            self.put_aside(bucket, &key, &temporary.path).map_err(failed)?;
         }
         if let Some(before) = before
             && Identity::of_version(&before) != identity
         {
             self.forget(bucket, &key, &before);
         }
-        Ok(Stored {
-            meta,
-            size: identity.size,
-            modified: identity.modified,
-        })
+        Ok(Stored { meta, size: identity.size, modified: identity.modified })
     }
 
     /// Removes an object if there is one and `allowed` lets it.
-    pub(super) fn delete(
-        &self,
-        bucket: &str,
-        key: &str,
-        allowed: impl FnOnce(Option<&Stored>) -> S3Result<()>,
-    ) -> S3Result<()> {
+    pub(super) fn delete(&self, bucket: &str, key: &str, allowed: impl FnOnce(Option<&Stored>) -> S3Result<()>) -> S3Result<()> {
         let failed = |error: io::Error| failure::internal("delete an object", &error);
         let folder = self.bucket(bucket)?;
         let _held = self.lock_key(bucket, key);
@@ -227,10 +196,7 @@ impl Disk {
         let Some(keys) = odd.get(bucket) else {
             return Vec::new();
         };
-        keys.range::<str, _>((start, Bound::Unbounded))
-            .take_while(|key| key.starts_with(prefix))
-            .cloned()
-            .collect()
+        keys.range::<str, _>((start, Bound::Unbounded)).take_while(|key| key.starts_with(prefix)).cloned().collect()
     }
 
     fn is_odd(&self, bucket: &str, key: &str) -> bool {
@@ -246,9 +212,7 @@ impl Disk {
         let name = side_name(key);
         // Two digits of folders, so that none grows too large.
         let folder = name.get(..2).unwrap_or_default();
-        self.drawer(bucket, Drawer::Meta)
-            .join(folder)
-            .join(format!("{name}-{}.json", identity.name()))
+        self.drawer(bucket, Drawer::Meta).join(folder).join(format!("{name}-{}.json", identity.name()))
     }
 
     /// Gives a file a time of its own.
@@ -272,9 +236,7 @@ impl Disk {
         with_parent(&named, || fs::write(&named, key))?;
         fs::rename(file, &path)?;
         let mut odd = self.odd.write().unwrap_or_else(PoisonError::into_inner);
-        odd.entry(bucket.to_owned())
-            .or_default()
-            .insert(key.to_owned());
+        odd.entry(bucket.to_owned()).or_default().insert(key.to_owned());
         Ok(())
     }
 }
@@ -284,12 +246,7 @@ fn made_by_hand(key: &str, identity: Identity) -> Meta {
     // Not the MD5 of the content, which would take reading it for every listing; so it looks
     // like the ETag of an upload in parts, which nobody takes for one.
     let etag = Md5::checksum(format!("{}\n{key}", identity.name()).as_bytes());
-    Meta {
-        key: key.to_owned(),
-        etag: format!("{}-1", hex(&etag)),
-        checksum: None,
-        attributes: Attributes::default(),
-    }
+    Meta { key: key.to_owned(), etag: format!("{}-1", hex(&etag)), checksum: None, attributes: Attributes::default() }
 }
 
 /// Looks at a plain key's path, following no link.
@@ -301,12 +258,7 @@ fn spot(folder: &Path, key: &str) -> io::Result<Spot> {
         let found = match fs::symlink_metadata(&path) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Spot::Free),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
-                ) =>
-            {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename) => {
                 return Ok(Spot::Blocked);
             }
             Err(error) => return Err(error),

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use s3s::dto::{
-    AbortMultipartUploadInput, AbortMultipartUploadOutput, Bucket, BucketLocationConstraint,
-    CompleteMultipartUploadInput, CompleteMultipartUploadOutput, CopyObjectInput, CopyObjectOutput,
-    CreateBucketInput, CreateBucketOutput, CreateMultipartUploadInput, CreateMultipartUploadOutput,
-    DeleteBucketInput, DeleteBucketOutput, DeleteObjectInput, DeleteObjectOutput,
-    DeleteObjectsInput, DeleteObjectsOutput, GetBucketLocationInput, GetBucketLocationOutput,
-    GetBucketVersioningInput, GetBucketVersioningOutput, GetObjectInput, GetObjectOutput,
-    HeadBucketInput, HeadBucketOutput, HeadObjectInput, HeadObjectOutput, ListBucketsInput,
-    ListBucketsOutput, ListMultipartUploadsInput, ListMultipartUploadsOutput, ListObjectsInput,
-    ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output, ListPartsInput, ListPartsOutput,
-    PutObjectInput, PutObjectOutput, UploadPartInput, UploadPartOutput,
+    AbortMultipartUploadInput, AbortMultipartUploadOutput, Bucket, BucketLocationConstraint, CompleteMultipartUploadInput,
+    CompleteMultipartUploadOutput, CopyObjectInput, CopyObjectOutput, CreateBucketInput, CreateBucketOutput,
+    CreateMultipartUploadInput, CreateMultipartUploadOutput, DeleteBucketInput, DeleteBucketOutput, DeleteObjectInput,
+    DeleteObjectOutput, DeleteObjectsInput, DeleteObjectsOutput, GetBucketLocationInput, GetBucketLocationOutput,
+    GetBucketVersioningInput, GetBucketVersioningOutput, GetObjectInput, GetObjectOutput, HeadBucketInput, HeadBucketOutput,
+    HeadObjectInput, HeadObjectOutput, ListBucketsInput, ListBucketsOutput, ListMultipartUploadsInput,
+    ListMultipartUploadsOutput, ListObjectsInput, ListObjectsOutput, ListObjectsV2Input, ListObjectsV2Output, ListPartsInput,
+    ListPartsOutput, PutObjectInput, PutObjectOutput, UploadPartInput, UploadPartOutput,
 };
 use s3s::region::Region;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
@@ -54,10 +52,7 @@ fn region<T>(request: &S3Request<T>) -> String {
 
 #[async_trait::async_trait]
 impl S3 for Service {
-    async fn list_buckets(
-        &self,
-        _request: S3Request<ListBucketsInput>,
-    ) -> S3Result<S3Response<ListBucketsOutput>> {
+    async fn list_buckets(&self, _request: S3Request<ListBucketsInput>) -> S3Result<S3Response<ListBucketsOutput>> {
         let disk = self.disk();
         let buckets = blocking(move || disk.buckets()).await?;
         let shown = buckets.into_iter().map(|(name, created)| Bucket {
@@ -72,10 +67,7 @@ impl S3 for Service {
         }))
     }
 
-    async fn create_bucket(
-        &self,
-        request: S3Request<CreateBucketInput>,
-    ) -> S3Result<S3Response<CreateBucketOutput>> {
+    async fn create_bucket(&self, request: S3Request<CreateBucketInput>) -> S3Result<S3Response<CreateBucketOutput>> {
         let is_first_region = region(&request) == FIRST_REGION;
         let (disk, bucket) = (self.disk(), request.input.bucket.clone());
         let is_new = blocking(move || disk.create_bucket(&bucket)).await?;
@@ -85,27 +77,16 @@ impl S3 for Service {
                 "Your previous request to create the named bucket succeeded and you already own it."
             ));
         }
-        Ok(S3Response::new(CreateBucketOutput {
-            location: Some(format!("/{}", request.input.bucket)),
-        }))
+        Ok(S3Response::new(CreateBucketOutput { location: Some(format!("/{}", request.input.bucket)) }))
     }
 
-    async fn delete_bucket(
-        &self,
-        request: S3Request<DeleteBucketInput>,
-    ) -> S3Result<S3Response<DeleteBucketOutput>> {
+    async fn delete_bucket(&self, request: S3Request<DeleteBucketInput>) -> S3Result<S3Response<DeleteBucketOutput>> {
         let (disk, bucket) = (self.disk(), request.input.bucket);
         blocking(move || {
             disk.bucket(&bucket)?;
-            let any = Query {
-                limit: 1,
-                ..Query::default()
-            };
+            let any = Query { limit: 1, ..Query::default() };
             if !disk.list(&bucket, &any)?.objects.is_empty() {
-                return Err(s3_error!(
-                    BucketNotEmpty,
-                    "The bucket you tried to delete is not empty"
-                ));
+                return Err(s3_error!(BucketNotEmpty, "The bucket you tried to delete is not empty"));
             }
             disk.delete_bucket(&bucket)
         })
@@ -113,16 +94,10 @@ impl S3 for Service {
         Ok(S3Response::new(DeleteBucketOutput::default()))
     }
 
-    async fn head_bucket(
-        &self,
-        request: S3Request<HeadBucketInput>,
-    ) -> S3Result<S3Response<HeadBucketOutput>> {
+    async fn head_bucket(&self, request: S3Request<HeadBucketInput>) -> S3Result<S3Response<HeadBucketOutput>> {
         let bucket_region = Some(region(&request));
         self.expect_bucket(request.input.bucket).await?;
-        Ok(S3Response::new(HeadBucketOutput {
-            bucket_region,
-            ..HeadBucketOutput::default()
-        }))
+        Ok(S3Response::new(HeadBucketOutput { bucket_region, ..HeadBucketOutput::default() }))
     }
 
     async fn get_bucket_location(
@@ -132,8 +107,7 @@ impl S3 for Service {
         let region = region(&request);
         self.expect_bucket(request.input.bucket).await?;
         Ok(S3Response::new(GetBucketLocationOutput {
-            location_constraint: (region != FIRST_REGION)
-                .then(|| BucketLocationConstraint::from(region)),
+            location_constraint: (region != FIRST_REGION).then(|| BucketLocationConstraint::from(region)),
         }))
     }
 
@@ -145,65 +119,41 @@ impl S3 for Service {
         Ok(S3Response::new(GetBucketVersioningOutput::default()))
     }
 
-    async fn put_object(
-        &self,
-        request: S3Request<PutObjectInput>,
-    ) -> S3Result<S3Response<PutObjectOutput>> {
+    async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
         object::put(self.disk(), request).await.map(S3Response::new)
     }
 
-    async fn get_object(
-        &self,
-        request: S3Request<GetObjectInput>,
-    ) -> S3Result<S3Response<GetObjectOutput>> {
+    async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
         let answer = object::get(self.disk(), request.input).await;
         answer.map(S3Response::new)
     }
 
-    async fn head_object(
-        &self,
-        request: S3Request<HeadObjectInput>,
-    ) -> S3Result<S3Response<HeadObjectOutput>> {
+    async fn head_object(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
         let answer = object::head(self.disk(), request.input).await;
         answer.map(S3Response::new)
     }
 
-    async fn delete_object(
-        &self,
-        request: S3Request<DeleteObjectInput>,
-    ) -> S3Result<S3Response<DeleteObjectOutput>> {
+    async fn delete_object(&self, request: S3Request<DeleteObjectInput>) -> S3Result<S3Response<DeleteObjectOutput>> {
         let answer = object::delete(self.disk(), request.input).await;
         answer.map(S3Response::new)
     }
 
-    async fn delete_objects(
-        &self,
-        request: S3Request<DeleteObjectsInput>,
-    ) -> S3Result<S3Response<DeleteObjectsOutput>> {
+    async fn delete_objects(&self, request: S3Request<DeleteObjectsInput>) -> S3Result<S3Response<DeleteObjectsOutput>> {
         let answer = object::delete_many(self.disk(), request.input).await;
         answer.map(S3Response::new)
     }
 
-    async fn copy_object(
-        &self,
-        request: S3Request<CopyObjectInput>,
-    ) -> S3Result<S3Response<CopyObjectOutput>> {
+    async fn copy_object(&self, request: S3Request<CopyObjectInput>) -> S3Result<S3Response<CopyObjectOutput>> {
         let answer = object::copy(self.disk(), request.input).await;
         answer.map(S3Response::new)
     }
 
-    async fn list_objects(
-        &self,
-        request: S3Request<ListObjectsInput>,
-    ) -> S3Result<S3Response<ListObjectsOutput>> {
+    async fn list_objects(&self, request: S3Request<ListObjectsInput>) -> S3Result<S3Response<ListObjectsOutput>> {
         let answer = pages::list_v1(self.disk(), request.input).await;
         answer.map(S3Response::new)
     }
 
-    async fn list_objects_v2(
-        &self,
-        request: S3Request<ListObjectsV2Input>,
-    ) -> S3Result<S3Response<ListObjectsV2Output>> {
+    async fn list_objects_v2(&self, request: S3Request<ListObjectsV2Input>) -> S3Result<S3Response<ListObjectsV2Output>> {
         let answer = pages::list_v2(self.disk(), request.input).await;
         answer.map(S3Response::new)
     }
@@ -216,10 +166,7 @@ impl S3 for Service {
         answer.map(S3Response::new)
     }
 
-    async fn upload_part(
-        &self,
-        request: S3Request<UploadPartInput>,
-    ) -> S3Result<S3Response<UploadPartOutput>> {
+    async fn upload_part(&self, request: S3Request<UploadPartInput>) -> S3Result<S3Response<UploadPartOutput>> {
         let answer = multipart::upload_part(self.disk(), request).await;
         answer.map(S3Response::new)
     }
@@ -248,10 +195,7 @@ impl S3 for Service {
         answer.map(S3Response::new)
     }
 
-    async fn list_parts(
-        &self,
-        request: S3Request<ListPartsInput>,
-    ) -> S3Result<S3Response<ListPartsOutput>> {
+    async fn list_parts(&self, request: S3Request<ListPartsInput>) -> S3Result<S3Response<ListPartsOutput>> {
         let answer = multipart::list_parts(self.disk(), request.input).await;
         answer.map(S3Response::new)
     }

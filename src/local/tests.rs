@@ -35,30 +35,18 @@ impl World {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join(BUCKET)).unwrap();
-        let server = LocalS3::spawn(folder.path().to_owned(), LocalKeys::default())
-            .await
-            .unwrap();
+        let server = LocalS3::spawn(folder.path().to_owned(), LocalKeys::default()).await.unwrap();
         let client = client(&server.endpoint_url(), &LocalKeys::default(), true);
-        Self {
-            folder,
-            server,
-            client,
-        }
+        Self { folder, server, client }
     }
 
     /// Kills the server at once and serves the same folder again.
     async fn kill_and_restart(self) -> Self {
         let Self { folder, server, .. } = self;
         drop(server);
-        let server = LocalS3::spawn(folder.path().to_owned(), LocalKeys::default())
-            .await
-            .unwrap();
+        let server = LocalS3::spawn(folder.path().to_owned(), LocalKeys::default()).await.unwrap();
         let client = client(&server.endpoint_url(), &LocalKeys::default(), true);
-        Self {
-            folder,
-            server,
-            client,
-        }
+        Self { folder, server, client }
     }
 
     fn path(&self, key: &str) -> PathBuf {
@@ -84,20 +72,11 @@ impl World {
 }
 
 fn keys_of(objects: &[aws_sdk_s3::types::Object]) -> Vec<String> {
-    objects
-        .iter()
-        .map(|object| object.key().unwrap().to_owned())
-        .collect()
+    objects.iter().map(|object| object.key().unwrap().to_owned()).collect()
 }
 
 fn client(endpoint: &str, keys: &LocalKeys, path_style: bool) -> Client {
-    let credentials = Credentials::new(
-        &keys.access_key_id,
-        &keys.secret_access_key,
-        None,
-        None,
-        "test",
-    );
+    let credentials = Credentials::new(&keys.access_key_id, &keys.secret_access_key, None, None, "test");
     let config = aws_sdk_s3::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new("us-east-1"))
@@ -111,15 +90,9 @@ fn client(endpoint: &str, keys: &LocalKeys, path_style: bool) -> Client {
 
 /// The status and the code of a refusal.
 #[track_caller]
-fn refusal<T: Debug, E: ProvideErrorMetadata + Debug>(
-    answer: Result<T, SdkError<E>>,
-) -> (u16, String) {
+fn refusal<T: Debug, E: ProvideErrorMetadata + Debug>(answer: Result<T, SdkError<E>>) -> (u16, String) {
     let error = answer.expect_err("it was to be refused");
-    let status = error
-        .raw_response()
-        .unwrap_or_else(|| panic!("no answer: {error:?}"))
-        .status()
-        .as_u16();
+    let status = error.raw_response().unwrap_or_else(|| panic!("no answer: {error:?}")).status().as_u16();
     (status, error.code().unwrap_or_default().to_owned())
 }
 
@@ -128,19 +101,11 @@ fn refused(status: u16, code: &str) -> (u16, String) {
 }
 
 /// Sends a request as it stands, and reads the answer to its end.
-async fn send_raw(
-    address: SocketAddr,
-    method: &str,
-    uri: &str,
-    headers: &[(String, String)],
-    body: &[u8],
-) -> String {
+async fn send_raw(address: SocketAddr, method: &str, uri: &str, headers: &[(String, String)], body: &[u8]) -> String {
     let (_scheme, rest) = uri.split_once("://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
     let mut request = format!("{method} /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
-    let stated = headers
-        .iter()
-        .filter(|(name, _value)| name != "content-length");
+    let stated = headers.iter().filter(|(name, _value)| name != "content-length");
     for (name, value) in stated {
         request.push_str(&format!("{name}: {value}\r\n"));
     }

@@ -98,9 +98,7 @@ impl Disk {
             return Err(failure::no_such_upload());
         }
         let path = self.upload_folder(bucket, upload_id).join(UPLOAD);
-        read_document(&path)?
-            .filter(|upload: &Upload| upload.key == key)
-            .ok_or_else(failure::no_such_upload)
+        read_document(&path)?.filter(|upload: &Upload| upload.key == key).ok_or_else(failure::no_such_upload)
     }
 
     /// All pending uploads of a bucket with their ids, in the order of keys, then age.
@@ -112,9 +110,8 @@ impl Disk {
             let found: Option<Upload> = read_document(&folder.join(&upload_id).join(UPLOAD))?;
             uploads.extend(found.map(|upload| (upload_id, upload)));
         }
-        uploads.sort_by(|(id, one), (other_id, other)| {
-            (&one.key, one.initiated, id).cmp(&(&other.key, other.initiated, other_id))
-        });
+        uploads
+            .sort_by(|(id, one), (other_id, other)| (&one.key, one.initiated, id).cmp(&(&other.key, other.initiated, other_id)));
         Ok(uploads)
     }
 
@@ -123,14 +120,7 @@ impl Disk {
     /// # Errors
     ///
     /// `NoSuchUpload` if it was completed or aborted while the part came in.
-    pub(super) fn add_part(
-        &self,
-        bucket: &str,
-        key: &str,
-        upload_id: &str,
-        number: i32,
-        received: &Received,
-    ) -> S3Result<Part> {
+    pub(super) fn add_part(&self, bucket: &str, key: &str, upload_id: &str, number: i32, received: &Received) -> S3Result<Part> {
         let failed = |error: io::Error| failure::internal("keep a part", &error);
         let _held = self.lock_upload(upload_id);
         let upload = self.upload(bucket, key, upload_id)?;
@@ -169,12 +159,7 @@ impl Disk {
     }
 
     /// Puts parts together in one file in progress; the parts stay as they are.
-    pub(super) fn assemble(
-        &self,
-        bucket: &str,
-        upload_id: &str,
-        parts: &[Part],
-    ) -> S3Result<Temporary> {
+    pub(super) fn assemble(&self, bucket: &str, upload_id: &str, parts: &[Part]) -> S3Result<Temporary> {
         let failed = |error: io::Error| failure::internal("put parts together", &error);
         let folder = self.upload_folder(bucket, upload_id);
         let (whole, mut file) = self.temporary(bucket)?;
@@ -204,9 +189,7 @@ impl Disk {
         let failed = |error: io::Error| failure::internal("remove an upload", &error);
         let folder = self.upload_folder(bucket, upload_id);
         // Out of sight at once; whatever is left of it goes at the next start.
-        let aside = self
-            .drawer(bucket, Drawer::Temporary)
-            .join(self.fresh_name());
+        let aside = self.drawer(bucket, Drawer::Temporary).join(self.fresh_name());
         with_parent(&aside, || fs::rename(&folder, &aside)).map_err(failed)?;
         fs::remove_dir_all(&aside).map_err(failed)
     }
@@ -225,8 +208,7 @@ impl Disk {
     }
 
     fn done_path(&self, bucket: &str, upload_id: &str) -> PathBuf {
-        self.drawer(bucket, Drawer::Done)
-            .join(format!("{upload_id}.json"))
+        self.drawer(bucket, Drawer::Done).join(format!("{upload_id}.json"))
     }
 
     fn upload_folder(&self, bucket: &str, upload_id: &str) -> PathBuf {
@@ -236,10 +218,7 @@ impl Disk {
 
 /// Only what [`Disk::fresh_name`] gives may become a path.
 fn is_upload_id(text: &str) -> bool {
-    text.len() == 64
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 /// How many names a file has.
@@ -256,8 +235,7 @@ fn names_of(_path: &Path) -> io::Result<u64> {
 }
 
 fn is_part_document(name: &str) -> bool {
-    name.strip_suffix(PART)
-        .is_some_and(|number| number.parse::<i32>().is_ok())
+    name.strip_suffix(PART).is_some_and(|number| number.parse::<i32>().is_ok())
 }
 
 fn part_document(folder: &Path, number: i32) -> PathBuf {

@@ -52,25 +52,9 @@ async fn every_legal_key_is_stored_read_listed_and_deleted_also_after_a_restart(
     assert_eq!(world.list().await, keys);
     for key in &keys {
         assert_eq!(world.get(key).await, key.as_bytes(), "{key}");
-        let head = world
-            .client
-            .head_object()
-            .bucket(BUCKET)
-            .key(key)
-            .send()
-            .await;
-        assert_eq!(
-            head.unwrap().content_length(),
-            Some(i64::try_from(key.len()).unwrap())
-        );
-        world
-            .client
-            .delete_object()
-            .bucket(BUCKET)
-            .key(key)
-            .send()
-            .await
-            .unwrap();
+        let head = world.client.head_object().bucket(BUCKET).key(key).send().await;
+        assert_eq!(head.unwrap().content_length(), Some(i64::try_from(key.len()).unwrap()));
+        world.client.delete_object().bucket(BUCKET).key(key).send().await.unwrap();
     }
     assert_eq!(world.list().await, Vec::<String>::new());
     assert_eq!(files_below(&world.path("")), Vec::<PathBuf>::new());
@@ -79,11 +63,7 @@ async fn every_legal_key_is_stored_read_listed_and_deleted_also_after_a_restart(
 #[tokio::test]
 async fn a_key_that_is_too_long_is_refused() {
     let world = World::new().await;
-    let put = world
-        .client
-        .put_object()
-        .bucket(BUCKET)
-        .key("k".repeat(1025));
+    let put = world.client.put_object().bucket(BUCKET).key("k".repeat(1025));
     assert_eq!(refusal(put.send().await), refused(400, "KeyTooLongError"));
 }
 
@@ -92,44 +72,22 @@ async fn no_key_writes_outside_the_bucket_and_the_side_folder() {
     let outer = tempfile::tempdir().unwrap();
     let root = outer.path().join("deep").join("root");
     std::fs::create_dir_all(root.join(BUCKET)).unwrap();
-    let server = LocalS3::spawn(root.clone(), LocalKeys::default())
-        .await
-        .unwrap();
+    let server = LocalS3::spawn(root.clone(), LocalKeys::default()).await.unwrap();
     let client = client(&server.endpoint_url(), &LocalKeys::default(), true);
-    let keys = [
-        "../escape",
-        "../../escape",
-        "x/../../../../escape",
-        "/etc/escape",
-        "..",
-        "a/../../other-bucket/escape",
-    ];
+    let keys = ["../escape", "../../escape", "x/../../../../escape", "/etc/escape", "..", "a/../../other-bucket/escape"];
     for key in keys {
         let put = client.put_object().bucket(BUCKET).key(key);
-        put.body(ByteStream::from_static(b"x"))
-            .send()
-            .await
-            .unwrap();
+        put.body(ByteStream::from_static(b"x")).send().await.unwrap();
     }
-    let create = client
-        .create_multipart_upload()
-        .bucket(BUCKET)
-        .key("../escape");
+    let create = client.create_multipart_upload().bucket(BUCKET).key("../escape");
     let upload_id = create.send().await.unwrap().upload_id.unwrap();
     for bad_id in ["..", "../../../x", "", &format!("../{upload_id}")] {
-        let abort = client
-            .abort_multipart_upload()
-            .bucket(BUCKET)
-            .key("../escape");
+        let abort = client.abort_multipart_upload().bucket(BUCKET).key("../escape");
         let answer = abort.upload_id(bad_id).send().await;
         assert!(answer.is_err(), "{bad_id}");
     }
     for file in files_below(outer.path()) {
-        assert!(
-            file.starts_with(root.join(".dayport-local")),
-            "{}",
-            file.display()
-        );
+        assert!(file.starts_with(root.join(".dayport-local")), "{}", file.display());
     }
     assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 1);
 }
@@ -141,8 +99,7 @@ async fn links_are_neither_followed_nor_listed() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret"), "secret").unwrap();
     std::fs::create_dir(outside.path().join("empty")).unwrap();
-    let link =
-        |target: &Path, key: &str| std::os::unix::fs::symlink(target, world.path(key)).unwrap();
+    let link = |target: &Path, key: &str| std::os::unix::fs::symlink(target, world.path(key)).unwrap();
     link(outside.path(), "folder");
     link(&outside.path().join("secret"), "file");
     std::os::unix::fs::symlink(outside.path(), world.folder.path().join("linked")).unwrap();
@@ -158,19 +115,9 @@ async fn links_are_neither_followed_nor_listed() {
     for key in ["folder/secret", "folder/new", "folder/empty", "file"] {
         world.put(key, "mine").await;
         assert_eq!(world.get(key).await, b"mine");
-        world
-            .client
-            .delete_object()
-            .bucket(BUCKET)
-            .key(key)
-            .send()
-            .await
-            .unwrap();
+        world.client.delete_object().bucket(BUCKET).key(key).send().await.unwrap();
     }
-    assert_eq!(
-        std::fs::read(outside.path().join("secret")).unwrap(),
-        b"secret"
-    );
+    assert_eq!(std::fs::read(outside.path().join("secret")).unwrap(), b"secret");
     assert!(outside.path().join("empty").is_dir());
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 2);
 }
@@ -181,14 +128,7 @@ async fn ordinary_keys_are_ordinary_files() {
     let key = "exports/data/pageview_events/year=2026/month=1/day=15/data-000000000000.json.gz";
     world.put(key, "line\n").await;
     assert_eq!(std::fs::read(world.path(key)).unwrap(), b"line\n");
-    world
-        .client
-        .delete_object()
-        .bucket(BUCKET)
-        .key(key)
-        .send()
-        .await
-        .unwrap();
+    world.client.delete_object().bucket(BUCKET).key(key).send().await.unwrap();
     assert!(!world.path("exports").exists(), "empty folders stay behind");
     assert!(world.path("").is_dir());
 }
@@ -200,21 +140,9 @@ async fn a_file_put_by_hand_is_an_object() {
     std::fs::create_dir_all(world.path("empty/folder")).unwrap();
     std::fs::write(world.path("by/hand/events.ndjson"), "{}\n").unwrap();
 
-    let list = world
-        .client
-        .list_objects_v2()
-        .bucket(BUCKET)
-        .send()
-        .await
-        .unwrap();
+    let list = world.client.list_objects_v2().bucket(BUCKET).send().await.unwrap();
     assert_eq!(keys_of(list.contents()), ["by/hand/events.ndjson"]);
-    let get = || {
-        world
-            .client
-            .get_object()
-            .bucket(BUCKET)
-            .key("by/hand/events.ndjson")
-    };
+    let get = || world.client.get_object().bucket(BUCKET).key("by/hand/events.ndjson");
     let first = get().send().await.unwrap();
     assert_eq!(first.e_tag(), list.contents()[0].e_tag());
     assert_eq!(first.content_type(), Some("binary/octet-stream"));
@@ -223,31 +151,12 @@ async fn a_file_put_by_hand_is_an_object() {
     // Overwritten by hand: another ETag, so that a reader in mid-object notices.
     std::fs::write(world.path("by/hand/events.ndjson"), "{}\n{}\n").unwrap();
     let etag = list.contents()[0].e_tag().unwrap();
-    assert_eq!(
-        refusal(get().if_match(etag).send().await),
-        refused(412, "PreconditionFailed")
-    );
+    assert_eq!(refusal(get().if_match(etag).send().await), refused(412, "PreconditionFailed"));
     // And over one that was put through the API: what was kept about that is not shown any more.
-    let put = world
-        .client
-        .put_object()
-        .bucket(BUCKET)
-        .key("api")
-        .metadata("a", "b");
-    let put = put
-        .body(ByteStream::from_static(b"api"))
-        .send()
-        .await
-        .unwrap();
+    let put = world.client.put_object().bucket(BUCKET).key("api").metadata("a", "b");
+    let put = put.body(ByteStream::from_static(b"api")).send().await.unwrap();
     std::fs::write(world.path("api"), "hand").unwrap();
-    let head = world
-        .client
-        .head_object()
-        .bucket(BUCKET)
-        .key("api")
-        .send()
-        .await
-        .unwrap();
+    let head = world.client.head_object().bucket(BUCKET).key("api").send().await.unwrap();
     assert_ne!(head.e_tag(), put.e_tag());
     assert_eq!(head.metadata().unwrap().len(), 0);
 }
@@ -262,23 +171,9 @@ async fn a_key_and_one_below_it_live_side_by_side_in_any_order() {
         world.put(second, "second again").await;
         assert_eq!(world.get(first).await, b"first again");
         assert_eq!(world.get(second).await, b"second again");
-        world
-            .client
-            .delete_object()
-            .bucket(BUCKET)
-            .key(first)
-            .send()
-            .await
-            .unwrap();
+        world.client.delete_object().bucket(BUCKET).key(first).send().await.unwrap();
         assert_eq!(world.get(second).await, b"second again");
         assert_eq!(world.list().await, [second]);
-        world
-            .client
-            .delete_object()
-            .bucket(BUCKET)
-            .key(second)
-            .send()
-            .await
-            .unwrap();
+        world.client.delete_object().bucket(BUCKET).key(second).send().await.unwrap();
     }
 }

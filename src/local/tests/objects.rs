@@ -3,16 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use aws_sdk_s3::config::interceptors::{
-    BeforeTransmitInterceptorContextMut, BeforeTransmitInterceptorContextRef,
-};
+use aws_sdk_s3::config::interceptors::{BeforeTransmitInterceptorContextMut, BeforeTransmitInterceptorContextRef};
 use aws_sdk_s3::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_s3::error::BoxError;
 use aws_sdk_s3::primitives::{DateTime, SdkBody};
-use aws_sdk_s3::types::{
-    ChecksumAlgorithm, ChecksumMode, Delete, MetadataDirective, ObjectIdentifier,
-    ServerSideEncryption,
-};
+use aws_sdk_s3::types::{ChecksumAlgorithm, ChecksumMode, Delete, MetadataDirective, ObjectIdentifier, ServerSideEncryption};
 
 use super::*;
 
@@ -38,34 +33,18 @@ async fn what_was_said_about_an_object_is_said_back() {
         .await
         .unwrap();
     assert_eq!(put.e_tag(), Some("\"5d41402abc4b2a76b9719d911017c592\""));
-    assert_eq!(
-        put.server_side_encryption(),
-        Some(&ServerSideEncryption::AwsKms)
-    );
+    assert_eq!(put.server_side_encryption(), Some(&ServerSideEncryption::AwsKms));
 
     let world = world.kill_and_restart().await;
-    let get = world
-        .client
-        .get_object()
-        .bucket(BUCKET)
-        .key("a")
-        .send()
-        .await
-        .unwrap();
+    let get = world.client.get_object().bucket(BUCKET).key("a").send().await.unwrap();
     assert_eq!(get.e_tag(), put.e_tag());
     assert_eq!(get.content_type(), Some("application/gzip"));
     assert_eq!(get.cache_control(), Some("no-cache"));
     assert_eq!(get.content_disposition(), Some("inline"));
     assert_eq!(get.content_language(), Some("fi"));
     assert_eq!(get.content_encoding(), None);
-    assert_eq!(
-        get.ssekms_key_id(),
-        Some("arn:aws:kms:eu-west-1:123456789012:key/k")
-    );
-    assert_eq!(
-        get.server_side_encryption(),
-        Some(&ServerSideEncryption::AwsKms)
-    );
+    assert_eq!(get.ssekms_key_id(), Some("arn:aws:kms:eu-west-1:123456789012:key/k"));
+    assert_eq!(get.server_side_encryption(), Some(&ServerSideEncryption::AwsKms));
     let metadata = get.metadata().unwrap();
     assert_eq!(metadata.get("run").map(String::as_str), Some("7"));
     assert_eq!(
@@ -73,8 +52,7 @@ async fn what_was_said_about_an_object_is_said_back() {
         // Encoded by RFC 2047, as S3 does with what is not ASCII.
         Some("=?UTF-8?B?Wm/Dqw==?=")
     );
-    let age = SystemTime::now()
-        .duration_since(SystemTime::try_from(*get.last_modified().unwrap()).unwrap());
+    let age = SystemTime::now().duration_since(SystemTime::try_from(*get.last_modified().unwrap()).unwrap());
     assert!(age.unwrap_or_default() < Duration::from_mins(1));
 }
 
@@ -86,12 +64,7 @@ async fn of_32_writers_that_race_for_a_new_object_one_wins() {
         let key = format!("lease-{round}");
         let racers: Vec<_> = (0..32)
             .map(|racer| {
-                let put = world
-                    .client
-                    .put_object()
-                    .bucket(BUCKET)
-                    .key(&key)
-                    .if_none_match("*");
+                let put = world.client.put_object().bucket(BUCKET).key(&key).if_none_match("*");
                 let body = ByteStream::from(format!("racer {racer}").into_bytes());
                 tokio::spawn(put.body(body).send())
             })
@@ -115,12 +88,7 @@ async fn of_32_writers_that_race_on_one_etag_one_wins() {
         let etag = world.put("head", format!("before {round}")).await;
         let racers: Vec<_> = (0..32)
             .map(|racer| {
-                let put = world
-                    .client
-                    .put_object()
-                    .bucket(BUCKET)
-                    .key("head")
-                    .if_match(&etag);
+                let put = world.client.put_object().bucket(BUCKET).key("head").if_match(&etag);
                 let body = ByteStream::from(format!("racer {racer:2}").into_bytes());
                 tokio::spawn(put.body(body).send())
             })
@@ -134,19 +102,9 @@ async fn of_32_writers_that_race_on_one_etag_one_wins() {
         }
         assert_eq!(wins, 1);
     }
-    let put = world
-        .client
-        .put_object()
-        .bucket(BUCKET)
-        .key("nothing")
-        .if_match("\"x\"");
+    let put = world.client.put_object().bucket(BUCKET).key("nothing").if_match("\"x\"");
     assert_eq!(refusal(put.send().await), refused(404, "NoSuchKey"));
-    let put = world
-        .client
-        .put_object()
-        .bucket(BUCKET)
-        .key("head")
-        .if_none_match("\"x\"");
+    let put = world.client.put_object().bucket(BUCKET).key("head").if_none_match("\"x\"");
     assert_eq!(refusal(put.send().await), refused(501, "NotImplemented"));
 }
 
@@ -159,10 +117,7 @@ async fn reads_keep_their_conditions() {
     let head = || world.client.head_object().bucket(BUCKET).key("a");
     get().if_match(&etag).send().await.unwrap();
     get().if_match("*").send().await.unwrap();
-    assert_eq!(
-        refusal(get().if_match("\"other\"").send().await),
-        refused(412, "PreconditionFailed")
-    );
+    assert_eq!(refusal(get().if_match("\"other\"").send().await), refused(412, "PreconditionFailed"));
     assert_eq!(refusal(get().if_none_match(&etag).send().await).0, 304);
     get().if_none_match("\"other\"").send().await.unwrap();
     assert_eq!(refusal(head().if_match("\"other\"").send().await).0, 412);
@@ -172,32 +127,12 @@ async fn reads_keep_their_conditions() {
     let later = DateTime::from(SystemTime::now() + Duration::from_mins(1));
     assert_eq!(refusal(get().if_modified_since(later).send().await).0, 304);
     get().if_modified_since(earlier).send().await.unwrap();
-    assert_eq!(
-        refusal(get().if_unmodified_since(earlier).send().await).0,
-        412
-    );
-    get()
-        .if_match(&etag)
-        .if_unmodified_since(earlier)
-        .send()
-        .await
-        .unwrap();
+    assert_eq!(refusal(get().if_unmodified_since(earlier).send().await).0, 412);
+    get().if_match(&etag).if_unmodified_since(earlier).send().await.unwrap();
 
-    let absent = world
-        .client
-        .get_object()
-        .bucket(BUCKET)
-        .key("absent")
-        .send()
-        .await;
+    let absent = world.client.get_object().bucket(BUCKET).key("absent").send().await;
     assert_eq!(refusal(absent), refused(404, "NoSuchKey"));
-    let absent = world
-        .client
-        .head_object()
-        .bucket(BUCKET)
-        .key("absent")
-        .send()
-        .await;
+    let absent = world.client.head_object().bucket(BUCKET).key("absent").send().await;
     assert_eq!(refusal(absent).0, 404);
 }
 
@@ -207,15 +142,7 @@ async fn ranges_are_cut_as_asked() {
     let body = noise(2_000_000);
     world.put("a", body.clone()).await;
     world.put("empty", "").await;
-    let get = |range: &str| {
-        world
-            .client
-            .get_object()
-            .bucket(BUCKET)
-            .key("a")
-            .range(range)
-            .send()
-    };
+    let get = |range: &str| world.client.get_object().bucket(BUCKET).key("a").range(range).send();
     for (range, wanted) in [
         ("bytes=0-0", 0..1),
         ("bytes=10-1500009", 10..1_500_010),
@@ -227,25 +154,12 @@ async fn ranges_are_cut_as_asked() {
         let answer = get(range).await.unwrap();
         let shown = format!("bytes {}-{}/2000000", wanted.start, wanted.end - 1);
         assert_eq!(answer.content_range(), Some(shown.as_str()));
-        assert_eq!(
-            answer.content_length(),
-            Some(i64::try_from(wanted.len()).unwrap())
-        );
-        assert_eq!(
-            answer.body.collect().await.unwrap().to_vec(),
-            body[wanted],
-            "{range}"
-        );
+        assert_eq!(answer.content_length(), Some(i64::try_from(wanted.len()).unwrap()));
+        assert_eq!(answer.body.collect().await.unwrap().to_vec(), body[wanted], "{range}");
     }
-    assert_eq!(
-        refusal(get("bytes=2000000-").await),
-        refused(416, "InvalidRange")
-    );
+    assert_eq!(refusal(get("bytes=2000000-").await), refused(416, "InvalidRange"));
     let empty = world.client.get_object().bucket(BUCKET).key("empty");
-    assert_eq!(
-        refusal(empty.range("bytes=0-").send().await),
-        refused(416, "InvalidRange")
-    );
+    assert_eq!(refusal(empty.range("bytes=0-").send().await), refused(416, "InvalidRange"));
     assert_eq!(world.get("empty").await, b"");
     assert_eq!(world.get("a").await, body);
 }
@@ -255,34 +169,13 @@ async fn a_read_is_of_one_version_whatever_is_written_meanwhile() {
     let world = World::new().await;
     let before = noise(8 << 20);
     let etag = world.put("a", before.clone()).await;
-    let get = world
-        .client
-        .get_object()
-        .bucket(BUCKET)
-        .key("a")
-        .send()
-        .await
-        .unwrap();
+    let get = world.client.get_object().bucket(BUCKET).key("a").send().await.unwrap();
     assert_eq!(get.e_tag(), Some(etag.as_str()));
     world.put("a", vec![0; 8 << 20]).await;
     assert_eq!(get.body.collect().await.unwrap().to_vec(), before);
 
-    let get = world
-        .client
-        .get_object()
-        .bucket(BUCKET)
-        .key("a")
-        .send()
-        .await
-        .unwrap();
-    world
-        .client
-        .delete_object()
-        .bucket(BUCKET)
-        .key("a")
-        .send()
-        .await
-        .unwrap();
+    let get = world.client.get_object().bucket(BUCKET).key("a").send().await.unwrap();
+    world.client.delete_object().bucket(BUCKET).key("a").send().await.unwrap();
     assert_eq!(get.body.collect().await.unwrap().to_vec(), vec![0; 8 << 20]);
 }
 
@@ -295,25 +188,14 @@ async fn an_etag_always_belongs_to_the_bytes_it_comes_with() {
         tokio::spawn(async move {
             for version in 1..200 {
                 let body = ByteStream::from(format!("{version}").into_bytes());
-                let put = client
-                    .put_object()
-                    .bucket(BUCKET)
-                    .key("a")
-                    .metadata("version", format!("{version}"));
+                let put = client.put_object().bucket(BUCKET).key("a").metadata("version", format!("{version}"));
                 put.body(body).send().await.unwrap();
             }
         })
     };
     let mut reads = 0;
     while !writer.is_finished() {
-        let get = world
-            .client
-            .get_object()
-            .bucket(BUCKET)
-            .key("a")
-            .send()
-            .await
-            .unwrap();
+        let get = world.client.get_object().bucket(BUCKET).key("a").send().await.unwrap();
         let version = get.metadata().and_then(|kept| kept.get("version").cloned());
         let etag = get.e_tag().unwrap().to_owned();
         let body = get.body.collect().await.unwrap().to_vec();
@@ -344,22 +226,12 @@ async fn a_body_that_is_not_what_its_checksum_says_is_refused() {
     for request in wrong {
         assert_eq!(refusal(request.send().await), refused(400, "BadDigest"));
     }
-    assert_eq!(
-        refusal(put().content_md5("short").send().await),
-        refused(400, "InvalidDigest")
-    );
-    assert_eq!(
-        refusal(put().checksum_crc32("AAAA").send().await),
-        refused(400, "InvalidRequest")
-    );
+    assert_eq!(refusal(put().content_md5("short").send().await), refused(400, "InvalidDigest"));
+    assert_eq!(refusal(put().checksum_crc32("AAAA").send().await), refused(400, "InvalidRequest"));
     assert_eq!(world.list().await, Vec::<String>::new());
     assert_eq!(files_below(&world.path("")), Vec::<PathBuf>::new());
     // The right ones, known from elsewhere.
-    put()
-        .content_md5("XrY7u+Ae7tCTyyK7j1rNww==")
-        .send()
-        .await
-        .unwrap();
+    put().content_md5("XrY7u+Ae7tCTyyK7j1rNww==").send().await.unwrap();
     put().checksum_crc32("DUoRhQ==").send().await.unwrap();
 }
 
@@ -388,9 +260,7 @@ async fn a_body_that_changed_on_the_way_is_refused() {
     let world = World::new().await;
     // Signed as a whole.
     let put = world.client.put_object().bucket(BUCKET).key("a");
-    let put = put
-        .body(ByteStream::from_static(b"hello world"))
-        .customize();
+    let put = put.body(ByteStream::from_static(b"hello world")).customize();
     let answer = put.interceptor(Swap(b"jello world".to_vec())).send().await;
     assert_eq!(refusal(answer), refused(400, "XAmzContentSHA256Mismatch"));
 
@@ -442,10 +312,7 @@ async fn a_checksum_in_the_trailer_is_compared_with_the_body_before_it() {
     stopped.interceptor(keep.clone()).send().await.unwrap_err();
     let (uri, headers) = keep.0.lock().unwrap().clone();
     let mode = "STREAMING-UNSIGNED-PAYLOAD-TRAILER";
-    assert!(
-        headers.iter().any(|(_name, value)| value == mode),
-        "{headers:?}"
-    );
+    assert!(headers.iter().any(|(_name, value)| value == mode), "{headers:?}");
     let send = async |body: &str, trailer: &str| {
         let body = format!("B\r\n{body}\r\n0\r\n{trailer}\r\n\r\n");
         send_raw(world.server.addr(), "PUT", &uri, &headers, body.as_bytes()).await
@@ -453,10 +320,7 @@ async fn a_checksum_in_the_trailer_is_compared_with_the_body_before_it() {
     let changed = send("jello world", "x-amz-checksum-crc32:DUoRhQ==").await;
     assert!(changed.contains("<Code>BadDigest</Code>"), "{changed}");
     let missing = send("hello world", "x-amz-checksum-abc32:DUoRhQ==").await;
-    assert!(
-        missing.contains("<Code>MalformedTrailerError</Code>"),
-        "{missing}"
-    );
+    assert!(missing.contains("<Code>MalformedTrailerError</Code>"), "{missing}");
     assert_eq!(world.list().await, ["signed"]);
     let right = send("hello world", "x-amz-checksum-crc32:DUoRhQ==").await;
     assert!(right.starts_with("HTTP/1.1 200 OK"), "{right}");
@@ -480,32 +344,16 @@ async fn checksums_are_kept_and_shown_to_who_asks() {
         ChecksumAlgorithm::Sha256,
     ];
     for algorithm in algorithms {
-        let put = world
-            .client
-            .put_object()
-            .bucket(BUCKET)
-            .key("a")
-            .checksum_algorithm(algorithm);
-        let put = put
-            .body(ByteStream::from_static(b"hello"))
-            .send()
-            .await
-            .unwrap();
+        let put = world.client.put_object().bucket(BUCKET).key("a").checksum_algorithm(algorithm);
+        let put = put.body(ByteStream::from_static(b"hello")).send().await.unwrap();
         let head = world.client.head_object().bucket(BUCKET).key("a");
-        let shown = head
-            .checksum_mode(ChecksumMode::Enabled)
-            .send()
-            .await
-            .unwrap();
+        let shown = head.checksum_mode(ChecksumMode::Enabled).send().await.unwrap();
         assert_eq!(shown.checksum_crc32(), put.checksum_crc32());
         assert_eq!(shown.checksum_crc32_c(), put.checksum_crc32_c());
         assert_eq!(shown.checksum_crc64_nvme(), put.checksum_crc64_nvme());
         assert_eq!(shown.checksum_sha1(), put.checksum_sha1());
         assert_eq!(shown.checksum_sha256(), put.checksum_sha256());
-        assert_eq!(
-            shown.checksum_type().map(|kind| kind.as_str()),
-            Some("FULL_OBJECT")
-        );
+        assert_eq!(shown.checksum_type().map(|kind| kind.as_str()), Some("FULL_OBJECT"));
     }
 }
 
@@ -515,28 +363,14 @@ async fn many_are_deleted_at_once_and_nothing_is_missed() {
     for key in ["a", "b//c", "d"] {
         world.put(key, "x").await;
     }
-    let objects =
-        ["a", "b//c", "absent"].map(|key| ObjectIdentifier::builder().key(key).build().unwrap());
-    let delete = Delete::builder()
-        .set_objects(Some(objects.to_vec()))
-        .build()
-        .unwrap();
-    let answer = world
-        .client
-        .delete_objects()
-        .bucket(BUCKET)
-        .delete(delete)
-        .send()
-        .await
-        .unwrap();
+    let objects = ["a", "b//c", "absent"].map(|key| ObjectIdentifier::builder().key(key).build().unwrap());
+    let delete = Delete::builder().set_objects(Some(objects.to_vec())).build().unwrap();
+    let answer = world.client.delete_objects().bucket(BUCKET).delete(delete).send().await.unwrap();
     assert_eq!((answer.deleted().len(), answer.errors().len()), (3, 0));
     assert_eq!(world.list().await, ["d"]);
 
     let delete = || world.client.delete_object().bucket(BUCKET).key("d");
-    assert_eq!(
-        refusal(delete().if_match("\"other\"").send().await),
-        refused(412, "PreconditionFailed")
-    );
+    assert_eq!(refusal(delete().if_match("\"other\"").send().await), refused(412, "PreconditionFailed"));
     delete().send().await.unwrap();
     delete().send().await.unwrap();
 }
@@ -544,17 +378,8 @@ async fn many_are_deleted_at_once_and_nothing_is_missed() {
 #[tokio::test]
 async fn objects_are_copied_with_what_is_kept_about_them() {
     let world = World::new().await;
-    let put = world
-        .client
-        .put_object()
-        .bucket(BUCKET)
-        .key("from ü/a")
-        .content_type("text/plain");
-    let put = put
-        .body(ByteStream::from(noise(3 << 20)))
-        .send()
-        .await
-        .unwrap();
+    let put = world.client.put_object().bucket(BUCKET).key("from ü/a").content_type("text/plain");
+    let put = put.body(ByteStream::from(noise(3 << 20))).send().await.unwrap();
     let copy = || {
         let copy = world.client.copy_object().bucket(BUCKET);
         copy.copy_source(format!("{BUCKET}/from%20%C3%BC/a"))
@@ -562,31 +387,12 @@ async fn objects_are_copied_with_what_is_kept_about_them() {
     let answer = copy().key("to").send().await.unwrap();
     assert_eq!(answer.copy_object_result().unwrap().e_tag(), put.e_tag());
     assert_eq!(world.get("to").await, noise(3 << 20));
-    let head = world
-        .client
-        .head_object()
-        .bucket(BUCKET)
-        .key("to")
-        .send()
-        .await
-        .unwrap();
+    let head = world.client.head_object().bucket(BUCKET).key("to").send().await.unwrap();
     assert_eq!(head.content_type(), Some("text/plain"));
-    assert_eq!(
-        refusal(copy().key("from ü/a").send().await),
-        refused(400, "InvalidRequest")
-    );
-    let anew = copy()
-        .key("from ü/a")
-        .metadata_directive(MetadataDirective::Replace);
+    assert_eq!(refusal(copy().key("from ü/a").send().await), refused(400, "InvalidRequest"));
+    let anew = copy().key("from ü/a").metadata_directive(MetadataDirective::Replace);
     anew.content_type("text/csv").send().await.unwrap();
-    let head = world
-        .client
-        .head_object()
-        .bucket(BUCKET)
-        .key("from ü/a")
-        .send()
-        .await
-        .unwrap();
+    let head = world.client.head_object().bucket(BUCKET).key("from ü/a").send().await.unwrap();
     assert_eq!(head.content_type(), Some("text/csv"));
 }
 
