@@ -192,8 +192,8 @@ fn epoch_micros(whole: &[u8], fraction: &[u8], exponent: i64) -> Option<i64> {
     let magnitude = exponent.saturating_add(i64::try_from(whole.len()).ok()?).saturating_sub(i64::try_from(leading_zeros).ok()?);
     let to_micros = match magnitude {
         ..=11 => 6,
-        ..=14 => 3,
-        ..=17 => 0,
+        12..=14 => 3,
+        15..=17 => 0,
         _ => -3,
     };
     // 18 digits hold every good instant, and an i64 holds 18 digits.
