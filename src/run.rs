@@ -5,10 +5,19 @@
 //! decides: what it does not hold, by a conditional write of whoever holds its lease, has not happened.
 
 pub mod clock;
+pub mod commit;
+pub mod compose;
 pub mod document;
 pub mod head;
 pub mod journal;
 pub mod lanes;
 pub mod lease;
+#[cfg(test)]
+mod lifecycle;
+pub mod manifest;
 pub mod paths;
 pub mod plan;
+pub mod quarantine;
+pub mod registry;
+#[cfg(test)]
+mod testing;

@@ -186,6 +186,12 @@ pub struct Failure {
     pub message: String,
 }
 
+impl Failure {
+    fn of(error: &Error) -> Failure {
+        Failure { kind: error.kind().name().to_owned(), message: error.to_string() }
+    }
+}
+
 /// A shard's document that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Kept {
@@ -444,11 +450,9 @@ where
         )))
     }
 
-    /// Notes why this invocation gives up.
-    pub async fn failed(&mut self, error: &Error) -> Result<()> {
-        self.state.phase = Phase::Failed;
-        self.state.failure = Some(Failure { kind: error.kind().name().to_owned(), message: error.to_string() });
-        self.write_state().await
+    /// Notes why this invocation gives up. A recorded commit stays one: it is rolled forward by whoever comes next.
+    pub async fn failed(&self, error: &Error) -> Result<()> {
+        note_failure(self.store, &self.paths, self.day, self.generation, error).await
     }
 
     fn folder(&self) -> String {
@@ -527,17 +531,40 @@ pub async fn note_phase(
     phase: Phase,
     error: Option<&Error>,
 ) -> Result<()> {
+    note(store, &paths.run_state(day, generation), |state| {
+        (state.phase, state.failure) = (phase, error.map(Failure::of));
+    })
+    .await
+}
+
+/// Notes why a run's invocation gave up.
+pub async fn note_failure(
+    store: &(impl Read + Write + Sync),
+    paths: &Paths,
+    day: Day,
+    generation: u32,
+    error: &Error,
+) -> Result<()> {
+    note(store, &paths.run_state(day, generation), |state| {
+        state.failure = Some(Failure::of(error));
+        if matches!(state.phase, Phase::Planned | Phase::Exporting) {
+            state.phase = Phase::Failed;
+        }
+    })
+    .await
+}
+
+async fn note(store: &(impl Read + Write + Sync), key: &str, change: impl Fn(&mut RunState)) -> Result<()> {
     const TRIES: usize = 5;
-    let key = paths.run_state(day, generation);
     for _ in 0..TRIES {
-        let Some((bytes, etag)) = store.read_small(&key).await? else { return Ok(()) };
-        let mut state: RunState = document::decode(&key, &bytes)?;
-        let failure = error.map(|error| Failure { kind: error.kind().name().to_owned(), message: error.to_string() });
-        if state.phase == phase && state.failure == failure {
+        let Some((bytes, etag)) = store.read_small(key).await? else { return Ok(()) };
+        let before: RunState = document::decode(key, &bytes)?;
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
             return Ok(());
         }
-        (state.phase, state.failure) = (phase, failure);
-        if let Put::Done(_) = store.put(&key, document::encode(&state)?, "application/json", &Condition::Unchanged(etag)).await? {
+        if let Put::Done(_) = store.put(key, document::encode(&after)?, "application/json", &Condition::Unchanged(etag)).await? {
             return Ok(());
         }
     }

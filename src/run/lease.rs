@@ -127,7 +127,7 @@ where
     Err(Error::retryable(format!("the state document `{key}` could not be written, others kept writing it: try again")))
 }
 
-impl<S, C> Lease<'_, S, C>
+impl<'a, S, C> Lease<'a, S, C>
 where
     S: Read + Write + Sync,
     C: Clock,
@@ -141,6 +141,12 @@ where
     #[must_use]
     pub fn holder(&self) -> &str {
         &self.holder
+    }
+
+    /// The state bucket.
+    #[must_use]
+    pub fn store(&self) -> &'a S {
+        self.store
     }
 
     /// Where the destination's documents lie.
