@@ -2,7 +2,13 @@
 //!
 //! `cargo bench --bench pipeline -- [RECORDS] [parquet|json]`; prints CPU and wall seconds, peak memory and sizes.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, clippy::indexing_slicing, reason = "a bench may end at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    reason = "a bench may end at the first surprise"
+)]
 
 use std::time::Instant;
 
@@ -36,14 +42,20 @@ fn main() {
             let text = format!(
                 "[staging]\ns3_bucket = \"staging\"\n[state]\ns3_bucket = \"state\"\n[run]\nthreads = {threads}\n[event_tables]\ncolumns = {{ time = \"timestamp\" }}\n[[destination]]\nname = \"acme\"\ns3_bucket = \"customer\"\nformat = \"{format}\"\n"
             );
-            let settings = parse(&text, &Environment { threads, temp_dir: std::env::temp_dir(), ..Environment::default() }).unwrap();
+            let settings =
+                parse(&text, &Environment { threads, temp_dir: std::env::temp_dir(), ..Environment::default() }).unwrap();
             let destination = &settings.destinations[0];
             let configuration = digest_of(destination, &settings);
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
             let (state, customer) = (MemoryBucket::new(), MemoryBucket::new());
             for (what, day) in [("first day", "2026-01-14"), ("ordinary day", "2026-01-15")] {
                 let (wall, cpu) = (Instant::now(), cpu_seconds());
-                let rim = Rim { now_millis: &|| 1_768_546_800_000, millis_left: &|| None, on_progress: &|_: Progress| {}, panic_on_object: None };
+                let rim = Rim {
+                    now_millis: &|| 1_768_546_800_000,
+                    millis_left: &|| None,
+                    on_progress: &|_: Progress| {},
+                    panic_on_object: None,
+                };
                 let stores = Stores { staging: &staging, state: &state, customer: &customer };
                 let asked = Asked { day: day.parse().unwrap(), force: None, configuration: &configuration };
                 let answer = runtime.block_on(run_day(&rim, &settings, destination, stores, asked));

@@ -21,6 +21,8 @@ pub mod manifest;
 pub mod paths;
 pub mod plan;
 pub mod quarantine;
+#[cfg(test)]
+mod races;
 pub mod registry;
 #[cfg(test)]
 mod testing;

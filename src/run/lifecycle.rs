@@ -6,6 +6,7 @@ use super::lease::{Acquired, acquire};
 use super::testing::{Answer, Staged, World, day};
 use crate::domain::error::Kind;
 use crate::store::memory::Fault;
+use crate::store::operation::Operation;
 
 fn first_day() -> Vec<Staged> {
     vec![
@@ -156,8 +157,7 @@ async fn a_pontoon_rerun_adds_a_transfer_and_deletes_nothing() {
     told.sort();
     assert_eq!(told, after.keys().filter(|key| *key != manifest_key).cloned().collect::<Vec<_>>());
     assert!(manifest.deleted.is_empty() && manifest.replaced.is_empty());
-    let deletes =
-        world.customer.calls().into_iter().filter(|call| call.operation == crate::store::operation::Operation::DeleteObject);
+    let deletes = world.customer.calls().into_iter().filter(|call| call.operation == Operation::DeleteObject);
     assert_eq!(deletes.count(), 0);
 }
 
@@ -221,32 +221,78 @@ async fn too_many_quarantined_records_stop_the_run_before_anything_can_be_seen()
     assert!(world.landed().is_empty());
 }
 
-#[tokio::test]
-async fn another_build_starts_over_and_the_same_one_keeps_finished_shards() {
-    let mut world = World::new("permutive");
-    let creates = |world: &World| {
-        let calls = world.customer.calls().into_iter();
-        calls.filter(|call| call.operation == crate::store::operation::Operation::CreateMultipartUpload).count()
-    };
-    // The ordinary shards are finished; the state bucket dies with the first snapshot's.
-    let mut calls = 1;
-    loop {
-        world.state.die_on(calls, Fault::Before);
-        let result = world.invoke(&format!("a{calls}"), "2026-01-15", None, &first_day()).await;
-        world.state.heal();
-        assert!(result.is_err(), "died at call {calls}");
-        if world.state.objects().keys().any(|key| key.contains("/shard-001-")) {
-            break;
+/// How many calls to the customer's bucket a run makes until `reached`; a run that dies at the next one has just got there.
+async fn customers_calls_until(prepare: impl AsyncFn() -> World, staged: &[Staged], reached: impl Fn(&World) -> bool) -> usize {
+    for nth in 1.. {
+        let trial = prepare().await;
+        trial.customer.die_on(nth, Fault::Before);
+        trial.invoke("trial", "2026-01-15", Some("again"), staged).await.unwrap_err();
+        if reached(&trial) {
+            return nth;
         }
-        calls += 1;
     }
+    unreachable!()
+}
+
+/// A world whose run of day 15, forced as `again`, died as soon as `reached`.
+async fn died_when(prepare: impl AsyncFn() -> World, staged: &[Staged], reached: impl Fn(&World) -> bool) -> World {
+    let nth = customers_calls_until(&prepare, staged, &reached).await;
+    let world = prepare().await;
+    world.customer.die_on(nth, Fault::Before);
+    world.invoke("x", "2026-01-15", Some("again"), staged).await.unwrap_err();
+    world.customer.heal();
+    assert!(reached(&world));
+    world
+}
+
+fn creates(world: &World) -> usize {
+    world.customer.calls().iter().filter(|call| call.operation == Operation::CreateMultipartUpload).count()
+}
+
+async fn with_one_finished_shard() -> World {
+    let has_shard = |world: &World| world.state.objects().keys().any(|key| key.contains("/shard-000-"));
+    died_when(async || World::new("permutive"), &first_day(), has_shard).await
+}
+
+#[tokio::test]
+async fn a_killed_export_goes_on_from_its_finished_shards() {
+    let world = with_one_finished_shard().await;
     let begun = creates(&world);
-    let kept = world.customer.open_uploads();
+    committed(world.invoke("b", "2026-01-15", None, &first_day()).await.unwrap());
+    let clean = World::new("permutive");
+    clean.invoke("a", "2026-01-15", None, &first_day()).await.unwrap();
+    let of_first_shard = 3;
+    assert_eq!(creates(&world) - begun, creates(&clean) - of_first_shard);
+    assert_eq!(world.customer.objects(), clean.customer.objects());
+    assert!(world.customer.open_uploads().is_empty());
+}
+
+#[tokio::test]
+async fn another_build_starts_over_and_aborts_what_the_old_one_finished() {
+    let mut world = with_one_finished_shard().await;
+    let (begun, left) = (creates(&world), world.customer.open_uploads());
+    assert_eq!(left.len(), 3);
     world.build = "build 2".into();
-    world.customer.die_on(100, Fault::Before);
-    world.invoke("b", "2026-01-15", None, &first_day()).await.unwrap();
-    assert_eq!(creates(&world) - begun, 9, "every file was made anew");
-    assert!(!kept.is_empty() && world.customer.open_uploads().is_empty(), "what the other build made was aborted");
+    let done = committed(world.invoke("b", "2026-01-15", None, &first_day()).await.unwrap());
+    let clean = World::new("permutive");
+    clean.invoke("a", "2026-01-15", None, &first_day()).await.unwrap();
+    assert_eq!(creates(&world) - begun, creates(&clean));
+    assert!(done.files().all(|file| !left.contains(&(file.upload.key.clone(), file.upload.id.clone()))));
+    assert!(world.customer.open_uploads().is_empty());
+}
+
+#[tokio::test]
+async fn other_staged_objects_start_the_export_over() {
+    let world = with_one_finished_shard().await;
+    let mut staged = first_day();
+    staged[0].1[0].1 += 1;
+    let done = committed(world.invoke("b", "2026-01-15", None, &staged).await.unwrap());
+    assert_eq!(done.counts.delivered, 31);
+    assert!(world.customer.open_uploads().is_empty());
+}
+
+fn has_landed(world: &World) -> bool {
+    world.head().open.get(&day("2026-01-15")).is_some_and(|open| open.landed)
 }
 
 /// A world in which day 14 landed, and day 15 too if it is to be run again.
@@ -389,22 +435,9 @@ async fn a_stalled_holder_that_wakes_after_a_takeover_changes_nothing() {
 
 #[tokio::test]
 async fn a_holder_that_stalls_in_its_commit_deletes_nothing_after_a_takeover() {
-    let world = prepared("permutive", true).await;
     // The re-run with fewer files is recorded and landed, and stops before it deletes.
-    let before = world.customer.call_count();
-    for nth in 1.. {
-        let trial = prepared("permutive", true).await;
-        trial.customer.die_on(nth, Fault::Before);
-        trial.invoke("x", "2026-01-15", Some("again"), &fewer()).await.unwrap_err();
-        if trial.head().open.get(&day("2026-01-15")).is_some_and(|open| open.landed) {
-            world.customer.die_on(nth, Fault::Before);
-            break;
-        }
-    }
+    let world = died_when(async || prepared("permutive", true).await, &fewer(), has_landed).await;
     let (lease_time, paths) = (world.settings.state.lease, world.paths());
-    world.invoke("x", "2026-01-15", Some("again"), &fewer()).await.unwrap_err();
-    world.customer.heal();
-    assert!(world.customer.call_count() > before);
     let Acquired::Held(stalled) = acquire(&world.state, &world.clock, &paths, lease_time, "stalled").await.unwrap() else {
         panic!()
     };
@@ -419,18 +452,8 @@ async fn a_holder_that_stalls_in_its_commit_deletes_nothing_after_a_takeover() {
 
 /// Day 15's re-run is recorded, and one of its uploads is gone.
 async fn recorded_with_a_missing_upload() -> World {
-    let world = prepared("permutive", true).await;
-    for nth in 1.. {
-        let trial = prepared("permutive", true).await;
-        trial.customer.die_on(nth, Fault::Before);
-        trial.invoke("x", "2026-01-15", Some("again"), &fewer()).await.unwrap_err();
-        if trial.head().open.get(&day("2026-01-15")).is_some_and(|open| open.commit.is_some()) {
-            world.customer.die_on(nth, Fault::Before);
-            break;
-        }
-    }
-    world.invoke("x", "2026-01-15", Some("again"), &fewer()).await.unwrap_err();
-    world.customer.heal();
+    let is_recorded = |world: &World| world.head().open.get(&day("2026-01-15")).is_some_and(|open| open.commit.is_some());
+    let world = died_when(async || prepared("permutive", true).await, &fewer(), is_recorded).await;
     let (key, id) = world.customer.open_uploads().into_iter().next().unwrap();
     crate::store::ports::Multipart::abort(&world.customer, &key, &id).await.unwrap();
     world
@@ -468,18 +491,7 @@ async fn an_upload_that_is_unknown_after_seven_days_kills_the_commit_and_a_force
 
 #[tokio::test]
 async fn a_commit_that_can_not_delete_yet_holds_up_no_later_day_and_spares_its_snapshot() {
-    let world = prepared("permutive", true).await;
-    for nth in 1.. {
-        let trial = prepared("permutive", true).await;
-        trial.customer.die_on(nth, Fault::Before);
-        trial.invoke("x", "2026-01-15", Some("again"), &fewer()).await.unwrap_err();
-        if trial.head().open.get(&day("2026-01-15")).is_some_and(|open| open.landed) {
-            world.customer.die_on(nth, Fault::Before);
-            break;
-        }
-    }
-    world.invoke("x", "2026-01-15", Some("again"), &fewer()).await.unwrap_err();
-    world.customer.heal();
+    let world = died_when(async || prepared("permutive", true).await, &fewer(), has_landed).await;
     committed(world.invoke("next day", "2026-01-16", None, &first_day()).await.unwrap());
     committed(world.invoke("y", "2026-01-15", None, &fewer()).await.unwrap());
     let domains: Vec<String> = world.landed().into_iter().filter(|key| key.starts_with("data/domains/")).collect();

@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn parts_are_bounded_and_hold_every_line_once() {
         let mut encoder = QuarantineEncoder::new(2000);
-        let records: Vec<String> = (0..500_u64).map(|n| STANDARD.encode(Sha256::digest(n.to_le_bytes()))).collect();
+        let records: Vec<String> = (0..5000_u64).map(|n| STANDARD.encode(Sha256::digest(n.to_le_bytes()))).collect();
         let mut parts = Vec::new();
         for record in &records {
             parts.extend(encoder.push(&line(record.as_bytes())).unwrap());
