@@ -21,6 +21,7 @@ pub struct Column {
     pub column_type: String,
     pub role: Role,
     pub declared: bool,
+    pub id: i32,
     pub inside: Vec<Column>,
 }
 
@@ -40,6 +41,7 @@ pub fn tree(columns: &[ManifestColumn]) -> Vec<Column> {
             column_type: column.column_type.clone(),
             role: column.role.unwrap_or_default(),
             declared: column.declared,
+            id: column.id,
             inside: Vec::new(),
         });
     }

@@ -15,10 +15,14 @@
 mod cases;
 /// When a landed record is the staged one: the one definition.
 mod equality;
+/// Days that nobody thought of.
+mod generated;
 /// JSON values with numbers as they were written: the tests' own reader.
 mod json;
 /// Landed files, read back by the crates that users have.
 mod landed;
+/// No room uses another that lies above it.
+mod layers;
 /// A public JSON conformance suite.
 mod suite;
 /// A vendor, a state bucket and a customer, in memory.
