@@ -1,5 +1,7 @@
 //! Staged bytes to routed records.
 
+#[cfg(test)]
+mod cases;
 pub mod decode;
 pub mod json;
 pub mod lines;

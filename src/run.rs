@@ -6,6 +6,8 @@
 
 pub mod answer;
 pub mod clock;
+pub mod commit;
+pub mod compose;
 pub mod document;
 pub mod driver;
 pub mod export;
@@ -13,6 +15,16 @@ pub mod head;
 pub mod journal;
 pub mod lanes;
 pub mod lease;
+#[cfg(test)]
+mod lifecycle;
+pub mod manifest;
 pub mod paths;
 pub mod plan;
 pub mod quarantine;
+#[cfg(test)]
+mod races;
+pub mod registry;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod whole_days;

@@ -192,8 +192,8 @@ fn epoch_micros(whole: &[u8], fraction: &[u8], exponent: i64) -> Option<i64> {
     let magnitude = exponent.saturating_add(i64::try_from(whole.len()).ok()?).saturating_sub(i64::try_from(leading_zeros).ok()?);
     let to_micros = match magnitude {
         ..=11 => 6,
-        ..=14 => 3,
-        ..=17 => 0,
+        12..=14 => 3,
+        15..=17 => 0,
         _ => -3,
     };
     // 18 digits hold every good instant, and an i64 holds 18 digits.
@@ -453,8 +453,8 @@ mod tests {
             1_u128..300_000_000_000]) {
             let nanos = match number {
                 ..100_000_000_000 => number * 1_000_000_000,
-                ..100_000_000_000_000 => number * 1_000_000,
-                ..100_000_000_000_000_000 => number * 1_000,
+                100_000_000_000..100_000_000_000_000 => number * 1_000_000,
+                100_000_000_000_000..100_000_000_000_000_000 => number * 1_000,
                 _ => number,
             };
             let expected = i64::try_from(nanos / 1000).ok().filter(|micros| (1..FIRST_REFUSED).contains(micros));

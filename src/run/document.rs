@@ -48,7 +48,9 @@ pub fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T> {
     } else {
         bytes
     };
-    let form: Form = serde_json::from_slice(json).map_err(|error| damaged(error.into()))?;
+    // A bare list has no form of its own.
+    let is_list = json.first() == Some(&b'[');
+    let form = if is_list { Form { form: 0 } } else { serde_json::from_slice(json).map_err(|error| damaged(error.into()))? };
     if form.form > FORM {
         return Err(Error::vendor(format!(
             "the state document `{key}` was written by a later build of Dayport (form {}, this build knows {FORM}), deploy that build again",

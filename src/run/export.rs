@@ -9,6 +9,8 @@ pub mod scratch;
 pub mod sink;
 pub mod unpack;
 
+pub use self::unpack::DAMAGED;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;

@@ -275,3 +275,108 @@ impl Head {
         self.open.get_mut(&day).ok_or_else(|| Error::bug(format!("no run of {day} is open, please report it")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::error::Kind;
+
+    fn day(text: &str) -> Day {
+        text.parse().unwrap()
+    }
+
+    fn open(begun: Begun) -> OpenRun {
+        match begun {
+            Begun::Open(open) => open,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn commit(head: &mut Head, of: Day) {
+        let reference = CommitRef { generation: head.open[&of].generation, attempt: 0 };
+        head.record_commit(of, reference).unwrap();
+        head.land(of, &BTreeMap::new(), &BTreeMap::new()).unwrap();
+        head.finish(of, reference).unwrap();
+    }
+
+    #[test]
+    fn a_day_is_run_again_once_for_each_id_that_asks() {
+        let (mut head, of) = (Head::new(), day("2026-01-15"));
+        let first = open(head.begin(of, None, 1_000));
+        assert_eq!(open(head.begin(of, None, 999_000)), first, "the same run, the same transfer");
+        commit(&mut head, of);
+        assert!(matches!(head.begin(of, None, 5_000), Begun::AlreadyCommitted(_)));
+        let second = open(head.begin(of, Some("a"), 1_000));
+        assert_eq!(second.generation, 1);
+        assert!(second.transfer.timestamp() > first.transfer.timestamp());
+        // Another request while it is open and not recorded joins it.
+        assert_eq!(open(head.begin(of, Some("b"), 1_000)).forces, ["a", "b"]);
+        commit(&mut head, of);
+        for id in ["a", "b"] {
+            assert!(matches!(head.begin(of, Some(id), 5_000), Begun::AlreadyCommitted(_)), "{id}");
+        }
+        assert_eq!(open(head.begin(of, Some("c"), 5_000)).generation, 2);
+        // One that was served before does not join anew.
+        assert_eq!(open(head.begin(of, Some("a"), 5_000)).forces, ["c"]);
+    }
+
+    #[test]
+    fn a_request_that_comes_after_the_commit_was_recorded_waits_for_it_and_runs_anew() {
+        let (mut head, of) = (Head::new(), day("2026-01-15"));
+        open(head.begin(of, None, 1_000));
+        let reference = CommitRef { generation: 0, attempt: 3 };
+        head.record_commit(of, reference).unwrap();
+        assert!(matches!(head.begin(of, Some("late"), 1_000), Begun::RollForward(open) if open.forces.is_empty()));
+        head.land(of, &BTreeMap::new(), &BTreeMap::new()).unwrap();
+        head.finish(of, reference).unwrap();
+        assert_eq!(open(head.begin(of, Some("late"), 1_000)).generation, 1);
+    }
+
+    #[test]
+    fn steps_can_be_repeated_and_not_skipped() {
+        let (mut head, of) = (Head::new(), day("2026-01-15"));
+        let reference = CommitRef { generation: 0, attempt: 1 };
+        assert_eq!(head.record_commit(of, reference).unwrap_err().kind(), Kind::Bug);
+        open(head.begin(of, None, 1_000));
+        assert!(head.finish(of, reference).is_err());
+        head.record_commit(of, reference).unwrap();
+        head.record_commit(of, reference).unwrap();
+        assert!(head.record_commit(of, CommitRef { generation: 0, attempt: 2 }).is_err(), "a second list for the same run");
+        assert!(head.finish(of, reference).is_err(), "not landed");
+        let table = TableName::parse("domains").unwrap();
+        let registry = BTreeMap::from([(table.clone(), 4)]);
+        let files = BTreeMap::from([(table.clone(), vec!["k".to_owned()])]);
+        head.land(of, &registry, &files).unwrap();
+        head.land(of, &registry, &files).unwrap();
+        head.finish(of, reference).unwrap();
+        let done = head.clone();
+        head.finish(of, reference).unwrap();
+        assert_eq!(head, done);
+        assert_eq!((head.registry[&table], head.snapshots[&table].day, head.first_commit), (4, of, Some(of)));
+    }
+
+    #[test]
+    fn the_head_stays_small_and_says_when_it_may_have_forgotten() {
+        let mut head = Head::new();
+        let first = day("2024-01-01");
+        for number in 0..KEPT_COMMITS as i64 + 50 {
+            let of = first.plus_days(number);
+            open(head.begin(of, None, 1_000));
+            commit(&mut head, of);
+        }
+        assert_eq!(head.commits.len(), KEPT_COMMITS);
+        assert!(head.may_have_forgotten(first) && !head.may_have_forgotten(first.plus_days(50)));
+        assert_eq!(head.first_commit, Some(first));
+        let bytes = super::super::document::encode(&head).unwrap();
+        assert!(bytes.len() < 32 * 1024, "{} bytes", bytes.len());
+    }
+
+    #[test]
+    fn what_a_later_build_added_is_kept() {
+        let text = r#"{"form":1,"counter":7,"write":"x","open":{},"commits":{},"snapshots":{},"registry":{},"lamp":{"on":true}}"#;
+        let head: Head = serde_json::from_str(text).unwrap();
+        let value = serde_json::to_value(&head).unwrap();
+        assert_eq!(value["lamp"]["on"], true);
+        assert_eq!(value["counter"], 7);
+    }
+}

@@ -186,6 +186,12 @@ pub struct Failure {
     pub message: String,
 }
 
+impl Failure {
+    fn of(error: &Error) -> Failure {
+        Failure { kind: error.kind().name().to_owned(), message: error.to_string() }
+    }
+}
+
 /// A shard's document that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Kept {
@@ -444,11 +450,9 @@ where
         )))
     }
 
-    /// Notes why this invocation gives up.
-    pub async fn failed(&mut self, error: &Error) -> Result<()> {
-        self.state.phase = Phase::Failed;
-        self.state.failure = Some(Failure { kind: error.kind().name().to_owned(), message: error.to_string() });
-        self.write_state().await
+    /// Notes why this invocation gives up. A recorded commit stays one: it is rolled forward by whoever comes next.
+    pub async fn failed(&self, error: &Error) -> Result<()> {
+        note_failure(self.store, &self.paths, self.day, self.generation, error).await
     }
 
     fn folder(&self) -> String {
@@ -527,17 +531,40 @@ pub async fn note_phase(
     phase: Phase,
     error: Option<&Error>,
 ) -> Result<()> {
+    note(store, &paths.run_state(day, generation), |state| {
+        (state.phase, state.failure) = (phase, error.map(Failure::of));
+    })
+    .await
+}
+
+/// Notes why a run's invocation gave up.
+pub async fn note_failure(
+    store: &(impl Read + Write + Sync),
+    paths: &Paths,
+    day: Day,
+    generation: u32,
+    error: &Error,
+) -> Result<()> {
+    note(store, &paths.run_state(day, generation), |state| {
+        state.failure = Some(Failure::of(error));
+        if matches!(state.phase, Phase::Planned | Phase::Exporting) {
+            state.phase = Phase::Failed;
+        }
+    })
+    .await
+}
+
+async fn note(store: &(impl Read + Write + Sync), key: &str, change: impl Fn(&mut RunState)) -> Result<()> {
     const TRIES: usize = 5;
-    let key = paths.run_state(day, generation);
     for _ in 0..TRIES {
-        let Some((bytes, etag)) = store.read_small(&key).await? else { return Ok(()) };
-        let mut state: RunState = document::decode(&key, &bytes)?;
-        let failure = error.map(|error| Failure { kind: error.kind().name().to_owned(), message: error.to_string() });
-        if state.phase == phase && state.failure == failure {
+        let Some((bytes, etag)) = store.read_small(key).await? else { return Ok(()) };
+        let before: RunState = document::decode(key, &bytes)?;
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
             return Ok(());
         }
-        (state.phase, state.failure) = (phase, failure);
-        if let Put::Done(_) = store.put(&key, document::encode(&state)?, "application/json", &Condition::Unchanged(etag)).await? {
+        if let Put::Done(_) = store.put(key, document::encode(&after)?, "application/json", &Condition::Unchanged(etag)).await? {
             return Ok(());
         }
     }
@@ -613,5 +640,123 @@ impl Documents {
             all.remove(&upload);
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::testing::{World, day, objects};
+    use crate::store::memory::MemoryBucket;
+
+    async fn begin<'a>(world: &'a World, holder: &str, build: &str) -> Journal<'a, MemoryBucket> {
+        let open = OpenRun {
+            generation: 0,
+            transfer: Transfer { started_millis: 1_000 },
+            forces: Vec::new(),
+            commit: None,
+            landed: false,
+            dead: false,
+        };
+        let staged = objects(day("2026-01-15"), &[("a", vec![("t", 1)])]);
+        let fingerprint = Fingerprint { build: build.into(), staged: staged_digest(&staged), ..Fingerprint::default() };
+        Journal::begin(&world.state, &world.paths(), day("2026-01-15"), &open, holder, &fingerprint, &staged).await.unwrap()
+    }
+
+    async fn file(world: &World, table: &str, name: &str) -> FinishedFile {
+        let key = format!("exports/{name}");
+        let id = world.customer.create(&key, "x").await.unwrap();
+        let part = world.customer.part(&key, &id, 1, bytes::Bytes::from_static(b"rows")).await.unwrap();
+        let upload = Upload { key, id, parts: vec![part], size: 4, checksum: None };
+        let table = TableName::parse(table).unwrap();
+        let sync = SyncMode::Incremental;
+        FinishedFile { table, sync, partition_day: None, shard: 0, file: 0, upload, rows: 1, created_millis: 0 }
+    }
+
+    fn shard(number: u32, files: Vec<FinishedFile>) -> ShardDone {
+        let tables =
+            files.iter().map(|file| (file.table.clone(), TableFacts { rows: file.rows, ..TableFacts::default() })).collect();
+        ShardDone { number, files, tables, ..ShardDone::default() }
+    }
+
+    #[tokio::test]
+    async fn a_second_pass_replaces_its_tables_and_leaves_the_firsts_uploads_to_be_aborted() {
+        let world = World::new("permutive");
+        let mut journal = begin(&world, "a", "1").await;
+        let (kept, wrong) = (file(&world, "kept", "k").await, file(&world, "wrong", "w1").await);
+        journal.record_shard(Pass::First, shard(0, vec![kept.clone(), wrong.clone()])).await.unwrap();
+        let right = file(&world, "wrong", "w2").await;
+        journal.record_shard(Pass::Second, shard(0, vec![right.clone()])).await.unwrap();
+        let merged = journal.shards();
+        assert_eq!(merged.len(), 1);
+        assert_eq!(merged[0].files, [kept, right]);
+        let leftovers = journal.leftovers(&merged[0].files).await.unwrap();
+        assert_eq!(leftovers, [wrong.open_upload()]);
+        // And so for the next attempt.
+        let next = begin(&world, "b", "1").await;
+        assert_eq!(next.shards(), merged);
+    }
+
+    #[tokio::test]
+    async fn what_is_fixed_first_stays_until_the_export_starts_over() {
+        let world = World::new("permutive");
+        let journal = begin(&world, "a", "1").await;
+        assert_eq!(journal.fixed::<Vec<u32>>("guess").await.unwrap(), None);
+        assert_eq!(journal.fix("guess", vec![1_u32]).await.unwrap(), [1]);
+        assert_eq!(journal.fix("guess", vec![2_u32]).await.unwrap(), [1]);
+        assert_eq!(begin(&world, "b", "1").await.fixed("guess").await.unwrap(), Some(vec![1_u32]));
+        assert_eq!(begin(&world, "c", "2").await.fixed::<Vec<u32>>("guess").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_holder_whose_attempt_is_over_can_not_move_the_state() {
+        let world = World::new("permutive");
+        let mut stalled = begin(&world, "a", "1").await;
+        let mut next = begin(&world, "b", "1").await;
+        let error = stalled.exporting().await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Retryable);
+        next.exporting().await.unwrap();
+        // Nor does a shard count that it notes from now on.
+        stalled.record_shard(Pass::First, shard(0, vec![file(&world, "t", "x").await])).await.unwrap();
+        let third = begin(&world, "c", "1").await;
+        assert!(third.finished().is_empty());
+        assert_eq!(third.orphans.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_second_invocation_in_a_row_without_a_finished_shard_is_the_vendors_to_mend() {
+        let world = World::new("permutive");
+        begin(&world, "a", "1").await.continued().await.unwrap();
+        let mut busy = begin(&world, "b", "1").await;
+        busy.record_shard(Pass::First, shard(0, Vec::new())).await.unwrap();
+        busy.continued().await.unwrap();
+        begin(&world, "c", "1").await.continued().await.unwrap();
+        let error = begin(&world, "d", "1").await.continued().await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Vendor);
+        assert!(error.to_string().contains("shard_size"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_noted_and_a_recorded_commit_stays_one() {
+        let world = World::new("permutive");
+        let journal = begin(&world, "a", "1").await;
+        let (paths, of) = (world.paths(), day("2026-01-15"));
+        journal.failed(&Error::customer("denied")).await.unwrap();
+        let state = run_state(&world.state, &paths, of, 0).await.unwrap().unwrap();
+        assert_eq!((state.phase, state.failure.unwrap().kind.as_str()), (Phase::Failed, "customer"));
+        note_phase(&world.state, &paths, of, 0, Phase::Committing, None).await.unwrap();
+        note_failure(&world.state, &paths, of, 0, &Error::retryable("slow")).await.unwrap();
+        let state = run_state(&world.state, &paths, of, 0).await.unwrap().unwrap();
+        assert_eq!((state.phase, state.failure.unwrap().kind.as_str()), (Phase::Committing, "retryable"));
+    }
+
+    #[test]
+    fn the_staged_digest_depends_on_etags_and_not_on_order() {
+        let one = objects(day("2026-01-15"), &[("a", vec![("t", 1)]), ("b", vec![("t", 2)])]);
+        let mut turned = one.clone();
+        turned.reverse();
+        assert_eq!(staged_digest(&one), staged_digest(&turned));
+        turned[0].etag.push('x');
+        assert_ne!(staged_digest(&one), staged_digest(&turned));
     }
 }

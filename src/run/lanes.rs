@@ -70,7 +70,7 @@ mod tests {
         let (now, most) = (&now, &most);
         let doubled = bounded(0..100_u64, 7, |item| async move {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            for _ in 0..(item % 5) {
+            for _ in 0..=(item % 5) {
                 tokio::task::yield_now().await;
             }
             now.fetch_sub(1, Ordering::SeqCst);

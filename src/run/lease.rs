@@ -127,7 +127,7 @@ where
     Err(Error::retryable(format!("the state document `{key}` could not be written, others kept writing it: try again")))
 }
 
-impl<S, C> Lease<'_, S, C>
+impl<'a, S, C> Lease<'a, S, C>
 where
     S: Read + Write + Sync,
     C: Clock,
@@ -141,6 +141,12 @@ where
     #[must_use]
     pub fn holder(&self) -> &str {
         &self.holder
+    }
+
+    /// The state bucket.
+    #[must_use]
+    pub fn store(&self) -> &'a S {
+        self.store
     }
 
     /// Where the destination's documents lie.
@@ -296,5 +302,127 @@ where
             Ok(head.begin(day, force, now_millis))
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::testing::{World, day};
+    use crate::store::memory::Fault;
+
+    const LENGTH: Duration = Duration::from_secs(60);
+
+    async fn held<'a>(
+        world: &'a World,
+        holder: &str,
+    ) -> Lease<'a, crate::store::memory::MemoryBucket, crate::run::testing::FakeClock> {
+        match acquire(&world.state, &world.clock, &world.paths(), LENGTH, holder).await.unwrap() {
+            Acquired::Held(lease) => lease,
+            Acquired::Busy(other) => panic!("busy: {other}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lost_answer_to_ones_own_write_is_recognised() {
+        let world = World::new("permutive");
+        // The lease itself: put is the second call, after the read.
+        world.state.fail_on(2, Fault::After);
+        let lease = held(&world, "a").await;
+        world.state.fail_on(1, Fault::After);
+        let begun = lease.update(|head| Ok(head.begin(day("2026-01-15"), None, 1_000))).await.unwrap();
+        assert!(matches!(begun, Begun::Open(_)));
+        assert_eq!(lease.head().await, world.head());
+        world.state.fail_on(1, Fault::Before);
+        assert_eq!(lease.renew().await.unwrap_err().kind(), Kind::Retryable);
+        lease.renew().await.unwrap();
+        assert!(!lease.is_lost().await);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_landed_late_is_built_upon_and_not_taken_for_anothers() {
+        let world = World::new("permutive");
+        let lease = held(&world, "a").await;
+        // Both the answer and the reading back are lost.
+        world.state.fail_on(1, Fault::After);
+        world.state.fail_on(2, Fault::Before);
+        lease.update(|head| Ok(head.begin(day("2026-01-15"), None, 1_000))).await.unwrap_err();
+        lease.update(|head| Ok(head.begin(day("2026-01-16"), None, 1_000))).await.unwrap();
+        assert_eq!(lease.head().await.open.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_failed_change_writes_nothing() {
+        let world = World::new("permutive");
+        let lease = held(&world, "a").await;
+        let calls = world.state.call_count();
+        let refused: Result<()> = lease.update(|_| Err(Error::vendor("no"))).await;
+        assert!(refused.is_err());
+        assert_eq!(world.state.call_count(), calls);
+    }
+
+    #[tokio::test]
+    async fn keeping_a_lease_outlasts_a_failed_renewal_and_ends_when_somebody_takes_over() {
+        let world = World::new("permutive");
+        let lease = held(&world, "a").await;
+        world.state.fail_on(1, Fault::Before);
+        let start = world.clock.now();
+        tokio::select! {
+            biased;
+            ended = lease.keep() => panic!("{ended:?}"),
+            () = async { while world.clock.now() - start < LENGTH * 5 { tokio::task::yield_now().await; } } => {}
+        }
+        let taken = Head { holder: Some("b".into()), write: "b-0".into(), ..world.head() };
+        world.state.insert(&world.paths().head(), document::encode(&taken).unwrap());
+        let error = lease.keep().await.unwrap_err();
+        assert!(error.to_string().contains("took over"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn keeping_a_lease_ends_once_it_may_have_run_out() {
+        let world = World::new("permutive");
+        let lease = held(&world, "a").await;
+        let start = world.clock.now();
+        world.state.die_on(1, Fault::Before);
+        lease.keep().await.unwrap_err();
+        assert_eq!(world.clock.now() - start, LENGTH);
+    }
+
+    #[tokio::test]
+    async fn validating_writes_only_when_the_last_write_is_old() {
+        let world = World::new("permutive");
+        let lease = held(&world, "a").await;
+        let calls = world.state.call_count();
+        lease.validate().await.unwrap();
+        assert_eq!(world.state.call_count(), calls);
+        world.clock.advance(LENGTH / 4);
+        lease.validate().await.unwrap();
+        assert_eq!(world.state.call_count(), calls + 1);
+    }
+
+    #[tokio::test]
+    async fn a_committed_day_that_the_head_forgot_is_found_and_not_run_again() {
+        let world = World::new("permutive");
+        let staged = [("0.json", vec![("t", 1)])];
+        world.invoke("a", "2024-01-01", None, &staged).await.unwrap();
+        world.invoke("b", "2024-01-01", Some("once"), &staged).await.unwrap();
+        let lease = held(&world, "c").await;
+        let first = day("2024-01-01");
+        lease
+            .update(|head| {
+                let done = head.commits.remove(&first).unwrap();
+                for number in 1..=crate::run::head::KEPT_COMMITS as i64 {
+                    head.commits.insert(first.plus_days(number), done.clone());
+                }
+                Ok(())
+            })
+            .await
+            .unwrap();
+        for force in [None, Some("once")] {
+            let begun = lease.begin(first, force, 1_000).await.unwrap();
+            assert!(matches!(begun, Begun::AlreadyCommitted(done) if done.commit.generation == 1), "{force:?}");
+        }
+        let begun = lease.begin(first, Some("twice"), 1_000).await.unwrap();
+        assert!(matches!(begun, Begun::Open(open) if open.generation == 2));
     }
 }

@@ -193,3 +193,145 @@ fn group(objects: &[&ObjectInfo], shard_size: u64, snapshot_shards: usize) -> Re
         size = size.saturating_mul(2);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::error::Kind;
+    use crate::domain::settings::Table;
+    use crate::run::testing::{destination, settings};
+    use crate::store::memory::MemoryBucket;
+
+    const PREFIX: &str = "events/2026-01-15/";
+
+    fn object(name: &str, size: u64) -> ObjectInfo {
+        ObjectInfo { key: format!("{PREFIX}{name}"), size, etag: "\"e\"".into() }
+    }
+
+    fn planned(objects: &[ObjectInfo], settings: &Settings) -> Plan {
+        plan(objects, PREFIX, settings, &destination("permutive")).unwrap()
+    }
+
+    fn names(shard: &Shard) -> Vec<&str> {
+        shard.objects.iter().map(|object| object.key.strip_prefix(PREFIX).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn folder_markers_and_hidden_keys_are_not_staged_and_pages_are_followed() {
+        let bucket = MemoryBucket::new().with_page_size(2);
+        for name in ["_SUCCESS", ".tmp/a", "a", "b/", "b/_part/c", "b/c", "b/.d", "x_y", "é", "zz/.e/f"] {
+            bucket.insert(&format!("{PREFIX}{name}"), "x");
+        }
+        bucket.insert(PREFIX, "");
+        bucket.insert("events/2026-01-16/a", "x");
+        bucket.insert("_events/2026-01-15/a", "x");
+        let keys: Vec<String> = list_staged(&bucket, PREFIX).await.unwrap().into_iter().map(|object| object.key).collect();
+        assert_eq!(keys, ["a", "b/c", "x_y", "é"].map(|name| format!("{PREFIX}{name}")));
+    }
+
+    #[tokio::test]
+    async fn a_missing_marker_is_retryable_and_a_longer_name_is_not_it() {
+        let bucket = MemoryBucket::new();
+        bucket.insert(&format!("{PREFIX}_SUCCESS.old"), "");
+        let error = require_marker(&bucket, PREFIX, "_SUCCESS").await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Retryable);
+        bucket.insert(&format!("{PREFIX}_SUCCESS"), "");
+        require_marker(&bucket, PREFIX, "_SUCCESS").await.unwrap();
+    }
+
+    #[test]
+    fn an_empty_day_is_retryable_unless_it_is_allowed() {
+        let mut settings = settings();
+        let error = plan(&[], PREFIX, &settings, &destination("permutive")).unwrap_err();
+        assert_eq!(error.kind(), Kind::Retryable);
+        settings.staging.allow_empty_day = true;
+        let empty = planned(&[], &settings);
+        assert!(empty.shards.is_empty());
+        assert_eq!(empty.snapshots_without_files.len(), 2);
+    }
+
+    #[test]
+    fn consecutive_objects_fill_shards_and_snapshots_come_last() {
+        let objects = [
+            object("z", 10),
+            object("domains/b", 500),
+            object("a", 60),
+            object("b", 40),
+            object("c", 1),
+            object("d", 300),
+            object("aliases/a", 5),
+            object("domains/a", 500),
+            object("sub/domains/a", 7),
+        ];
+        let plan = planned(&objects, &settings());
+        let shards: Vec<(u32, Vec<&str>, Option<&str>)> = plan
+            .shards
+            .iter()
+            .map(|shard| (shard.number, names(shard), shard.snapshot.as_ref().map(TableName::as_str)))
+            .collect();
+        assert_eq!(
+            shards,
+            [
+                (0, vec!["a", "aliases/a"], None),
+                (1, vec!["b", "c"], None),
+                (2, vec!["d"], None),
+                (3, vec!["sub/domains/a", "z"], None),
+                (4, vec!["domains/a", "domains/b"], Some("domains")),
+            ]
+        );
+        assert_eq!(plan.snapshots_without_files, [TableName::parse("segment_metadata").unwrap()]);
+        assert!(plan.shards[4].own_folder && !plan.shards[4].filter);
+        assert_eq!(plan.shard_size, 100);
+        let left = plan.leaving(|table| table.as_str() == "domains");
+        assert_eq!((left.shards.len(), left.snapshots_left.len()), (4, 1));
+    }
+
+    #[test]
+    fn with_a_table_field_snapshot_rows_may_hide_in_any_object_without_a_tables_folder() {
+        let mut settings = settings();
+        settings.staging.table_field = Some("table".into());
+        let objects = [object("a", 10), object("other/b", 10), object("aliases/c", 10), object("domains/d", 10)];
+        let plan = planned(&objects, &settings);
+        let snapshots: Vec<(Vec<&str>, bool, bool)> =
+            plan.shards.iter().skip(1).map(|shard| (names(shard), shard.filter, shard.own_folder)).collect();
+        assert_eq!(names(&plan.shards[0]), ["a", "aliases/c", "other/b"]);
+        assert_eq!(snapshots, [(vec!["a", "domains/d", "other/b"], true, true), (vec!["a", "other/b"], true, false)]);
+    }
+
+    #[test]
+    fn many_objects_grow_the_shards_instead_of_running_out_of_numbers() {
+        let objects: Vec<ObjectInfo> = (0..5000).map(|number| object(&format!("{number:06}"), 100)).collect();
+        let mut with_snapshots = objects.clone();
+        with_snapshots.push(object("domains/a", 1));
+        with_snapshots.push(object("segment_metadata/a", 1));
+        let plan = planned(&with_snapshots, &settings());
+        assert_eq!(plan.shard_size, 800);
+        assert!(plan.shards.len() <= 1000);
+        let numbers: Vec<u32> = plan.shards.iter().map(|shard| shard.number).collect();
+        assert_eq!(numbers, (0..plan.shards.len() as u32).collect::<Vec<u32>>());
+        let read: Vec<ObjectInfo> = plan.shards.into_iter().flat_map(|shard| shard.objects).collect();
+        assert_eq!(read, with_snapshots, "every object once, in key order");
+    }
+
+    #[test]
+    fn a_huge_shard_grows_its_files_instead_of_running_out_of_numbers() {
+        let plan = planned(&[object("a", 1 << 40), object("domains/a", 1 << 43)], &settings());
+        assert!(plan.target_file_size >= (1 << 40) / 999 * 16);
+        assert!(plan.snapshot_file_size >= (1 << 43) / 999 * 16);
+        let usual = planned(&[object("a", 2 << 30)], &settings());
+        assert_eq!((usual.target_file_size, usual.snapshot_file_size), (64 << 20, 4 << 30));
+    }
+
+    #[test]
+    fn more_snapshot_tables_than_numbers_are_refused() {
+        let mut settings = settings();
+        let mut objects = vec![object("a", 1)];
+        for number in 0..1000 {
+            let table = Table { sync: Some(SyncMode::Snapshot), columns: Vec::new() };
+            settings.tables.insert(format!("s{number:04}"), table);
+            objects.push(object(&format!("s{number:04}/a"), 1));
+        }
+        let error = plan(&objects, PREFIX, &settings, &destination("permutive")).unwrap_err();
+        assert_eq!(error.kind(), Kind::Vendor);
+    }
+}

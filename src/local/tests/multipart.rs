@@ -39,6 +39,7 @@ pub(super) fn list_of(parts: &[CompletedPart]) -> CompletedMultipartUpload {
     CompletedMultipartUpload::builder().set_parts(Some(parts.to_vec())).build()
 }
 
+// A macro, since the builder's type is long; a part may be given as a list of one.
 macro_rules! complete {
     ($world:expr, $key:expr, $id:expr, $parts:expr) => {
         $world.client.complete_multipart_upload().bucket(BUCKET).key($key).upload_id($id).multipart_upload(list_of(&$parts))
