@@ -42,7 +42,7 @@ impl Function {
             Ok(answer) => Ok(answer.fitted()),
             Err(failure) => {
                 let failure = Failure { answer: failure.answer.map(Answer::fitted), ..failure };
-                (self.log)(&metrics::failure_line(&failure.error, failure.answer.as_ref()));
+                (self.log)(&metrics::failure_line(&failure.error, invocation.id(), failure.answer.as_ref()));
                 Err(failure)
             }
         }
