@@ -213,8 +213,8 @@ impl Shape {
             );
         }
         all = match self.limits {
-            1 => all.with("parquet.max_columns", "4"),
-            2 => all.with("parquet.max_fields", "5"),
+            1 => all.with("parquet.max_columns", "10"),
+            2 => all.with("parquet.max_fields", "8"),
             3 => all.with("parquet.max_column_depth", "2"),
             _ => all,
         };
