@@ -259,11 +259,12 @@ impl Evidence {
 
     /// Counts the values of the record on `tape`.
     ///
-    /// Fails, without having counted anything, when the record repeats a key whose repeats are not marked.
+    /// Fails, and leaves no trace of the record, when the record repeats a key whose repeats are not marked.
     pub fn observe(&mut self, tape: &Tape, buffer: &[u8]) -> Result<(), Repeats> {
         self.pending.clear();
-        let most_nodes = self.nodes.len() + self.limits.max_columns;
-        if self.members_of(0, 0, tape, buffer, most_nodes).is_err() {
+        let known = self.nodes.len();
+        if self.members_of(0, 0, tape, buffer).is_err() {
+            self.forget_from(known);
             return Err(Repeats);
         }
         let pending = std::mem::take(&mut self.pending);
@@ -274,7 +275,21 @@ impl Evidence {
         Ok(())
     }
 
-    fn members_of(&mut self, node: u32, object: u32, tape: &Tape, buffer: &[u8], most: usize) -> Result<(), Repeats> {
+    /// Takes the nodes from `known` on out again.
+    fn forget_from(&mut self, known: usize) {
+        let is_known = |at: &u32| (*at as usize) < known;
+        for node in self.nodes.split_off(known) {
+            if is_known(&node.parent) {
+                let parent = self.node_mut(node.parent);
+                parent.members.retain(is_known);
+                parent.by_folded.retain(|_, member| is_known(member));
+                parent.element = parent.element.filter(is_known);
+                parent.follow.clear();
+            }
+        }
+    }
+
+    fn members_of(&mut self, node: u32, object: u32, tape: &Tape, buffer: &[u8]) -> Result<(), Repeats> {
         self.objects += 1;
         let stamp = self.objects;
         let end = tape.token(object).next;
@@ -295,19 +310,19 @@ impl Evidence {
                 }
                 continue;
             }
-            let Some(member) = self.find(node, after, &key, buffer, most) else { continue };
+            let Some(member) = self.find(node, after, &key, buffer) else { continue };
             after += 1;
             let watched = self.node_mut(member);
             if watched.stamp == stamp && !tape.knows_repeats() {
                 return Err(Repeats);
             }
             watched.stamp = stamp;
-            self.value(member, value_at, tape, buffer, most)?;
+            self.value(member, value_at, tape, buffer)?;
         }
         Ok(())
     }
 
-    fn value(&mut self, node: u32, at: u32, tape: &Tape, buffer: &[u8], most: usize) -> Result<(), Repeats> {
+    fn value(&mut self, node: u32, at: u32, tape: &Tape, buffer: &[u8]) -> Result<(), Repeats> {
         let token = tape.token(at);
         let watch = self.watch_of(node);
         match (watch, token.kind) {
@@ -317,8 +332,8 @@ impl Evidence {
                     self.pending.push((node, Seen::OtherNumber));
                 }
             }
-            (Watch::Members, TokenKind::Object) => self.members_of(node, at, tape, buffer, most)?,
-            (Watch::Elements, TokenKind::Array) => self.elements_of(node, at, tape, buffer, most)?,
+            (Watch::Members, TokenKind::Object) => self.members_of(node, at, tape, buffer)?,
+            (Watch::Elements, TokenKind::Array) => self.elements_of(node, at, tape, buffer)?,
             (Watch::All, kind) => {
                 let seen = match kind {
                     TokenKind::Null => return Ok(()),
@@ -331,8 +346,8 @@ impl Evidence {
                 };
                 self.pending.push((node, seen));
                 match kind {
-                    TokenKind::Object => self.members_of(node, at, tape, buffer, most)?,
-                    TokenKind::Array => self.elements_of(node, at, tape, buffer, most)?,
+                    TokenKind::Object => self.members_of(node, at, tape, buffer)?,
+                    TokenKind::Array => self.elements_of(node, at, tape, buffer)?,
                     _ => {}
                 }
             }
@@ -341,10 +356,10 @@ impl Evidence {
         Ok(())
     }
 
-    fn elements_of(&mut self, node: u32, array: u32, tape: &Tape, buffer: &[u8], most: usize) -> Result<(), Repeats> {
+    fn elements_of(&mut self, node: u32, array: u32, tape: &Tape, buffer: &[u8]) -> Result<(), Repeats> {
         let element = match self.node(node).and_then(|list| list.element) {
             Some(element) => element,
-            None if self.may_grow(node, most) => self.add(node, String::new(), true, Watch::All),
+            None if self.may_grow(node) => self.add(node, String::new(), true, Watch::All),
             None => return Ok(()),
         };
         if self.watch_of(element) == Watch::Nothing {
@@ -354,19 +369,22 @@ impl Evidence {
         let mut at = array + 1;
         while at < end {
             if !tape.is_nothing(at) {
-                self.value(element, at, tape, buffer, most)?;
+                self.value(element, at, tape, buffer)?;
             }
             at = tape.token(at).next;
         }
         Ok(())
     }
 
-    fn may_grow(&self, parent: u32, most: usize) -> bool {
+    fn may_grow(&self, parent: u32) -> bool {
+        // Enough for every column that the budget can hold, with what is above them; a hostile day's further paths are rescued. It is the
+        // first paths of the input that count, wherever it is cut into chunks.
+        let most = self.pinned + 4 * self.limits.max_columns + 1_000;
         self.nodes.len() < most && self.node(parent).is_some_and(|node| node.depth < self.limits.max_column_depth)
     }
 
     /// The member of `parent` under `key`, made if it may be; `None` where the limits forbid it.
-    fn find(&mut self, parent: u32, after: usize, key: &Token, buffer: &[u8], most: usize) -> Option<u32> {
+    fn find(&mut self, parent: u32, after: usize, key: &Token, buffer: &[u8]) -> Option<u32> {
         let inner = key.inner(buffer);
         if !key.is_escaped()
             && let Some(&guess) = self.node(parent).and_then(|node| node.follow.get(after))
@@ -384,7 +402,7 @@ impl Evidence {
         self.text = text;
         let member = match self.member(parent, &name) {
             Some(member) => member,
-            None if self.may_grow(parent, most) => self.add(parent, name, false, Watch::All),
+            None if self.may_grow(parent) => self.add(parent, name, false, Watch::All),
             None => return None,
         };
         let follow = &mut self.node_mut(parent).follow;
@@ -415,15 +433,13 @@ impl Evidence {
 
     /// Adds evidence that was kept; it must come from the same base, in input order.
     pub fn restore(&mut self, observed: &[Observed]) {
-        // Enough for every column that the budget can hold, with what is above them; a hostile day's further paths are rescued.
-        let most = self.pinned + 4 * self.limits.max_columns + 1_000;
         let mut here: Vec<Option<u32>> = Vec::with_capacity(observed.len());
         for (at, other) in observed.iter().enumerate() {
             let node = if at < self.pinned {
                 u32::try_from(at).ok()
             } else {
                 let parent = here.get(other.parent as usize).copied().flatten();
-                parent.and_then(|parent| self.counterpart(parent, other, most))
+                parent.and_then(|parent| self.counterpart(parent, other))
             };
             if let Some(node) = node {
                 self.node_mut(node).kinds.absorb(&other.kinds);
@@ -432,11 +448,11 @@ impl Evidence {
         }
     }
 
-    fn counterpart(&mut self, parent: u32, other: &Observed, most: usize) -> Option<u32> {
+    fn counterpart(&mut self, parent: u32, other: &Observed) -> Option<u32> {
         let known = if other.is_element { self.node(parent)?.element } else { self.member(parent, &other.key) };
         match known {
             Some(node) => Some(node),
-            None if self.may_grow(parent, most) => Some(self.add(parent, other.key.clone(), other.is_element, Watch::All)),
+            None if self.may_grow(parent) => Some(self.add(parent, other.key.clone(), other.is_element, Watch::All)),
             None => None,
         }
     }

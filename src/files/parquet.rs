@@ -165,7 +165,14 @@ fn properties(schema: &ParquetSchema, first: &RecordBatch) -> WriterProperties {
 fn collect_leaves(array: &ArrayRef, leaves: &mut Vec<ArrayRef>) {
     match array.data_type() {
         DataType::Struct(_) => array.as_struct().columns().iter().for_each(|column| collect_leaves(column, leaves)),
-        DataType::List(_) => collect_leaves(array.as_list::<i32>().values(), leaves),
+        DataType::List(_) => {
+            // A list array that is a part of another holds that one's elements whole: only its own may decide.
+            let list = array.as_list::<i32>();
+            let offsets = list.value_offsets();
+            let place = |offset: Option<&i32>| offset.and_then(|offset| usize::try_from(*offset).ok()).unwrap_or_default();
+            let (start, end) = (place(offsets.first()), place(offsets.last()));
+            collect_leaves(&list.values().slice(start, end - start), leaves);
+        }
         _ => leaves.push(Arc::clone(array)),
     }
 }

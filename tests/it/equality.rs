@@ -94,6 +94,9 @@ impl Comparison {
                 }
                 continue;
             }
+            if *value == Json::Null {
+                continue;
+            }
             let mut values = columns.iter().filter(|column| column.role == Role::Value);
             let exact = values.clone().find(|column| column.key == *key);
             // A key that equals a column's but for case fills it only if the column's own key is absent.
@@ -112,9 +115,7 @@ impl Comparison {
                 }
                 continue;
             }
-            if *value != Json::Null {
-                filled.push(&home.name);
-            }
+            filled.push(&home.name);
             let sibling = columns.iter().find(|column| column.role == Role::Double && column.key == home.key);
             match (value, sibling) {
                 (Json::Number(number), Some(sibling)) => {

@@ -376,7 +376,10 @@ proptest! {
                 let other = land(settings(), Some(manner), &objects).await;
                 prop_assert_eq!(first.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
                 for (key, body) in &first {
-                    prop_assert!(*body == other[key], "{} differs by {:?}", key, manner);
+                    let lines = |body: &Bytes| String::from_utf8_lossy(body).lines().map(str::to_owned).collect::<Vec<_>>();
+                    let (one, two) = (lines(body), lines(&other[key]));
+                    let differing = one.iter().zip(&two).find(|(one, two)| one != two);
+                    prop_assert!(*body == other[key], "{} differs by {:?}: {:?}", key, manner, differing);
                 }
             }
             Ok(())

@@ -7,7 +7,7 @@ use super::chunk::{ChunkInput, ObjectRule};
 use super::unpack::Unpacker;
 use crate::columns::evidence::Evidence;
 use crate::columns::pin::decide;
-use crate::domain::error::{Error, Kind, Result};
+use crate::domain::error::{Error, Result};
 use crate::domain::schema::TableSchema;
 use crate::domain::settings::{CHUNK_BYTES, NewColumns};
 use crate::domain::table::TableName;
@@ -15,6 +15,7 @@ use crate::records::json::Tape;
 use crate::records::reader::{Place, Reader, Visit};
 use crate::records::route::{Reason, Routed, Router};
 use crate::store::ports::{Body, ObjectInfo, Read};
+use crate::store::resume::ResumingBody;
 
 /// Objects that are looked at on a first day, and staged bytes of each: enough that a right guess is the rule, and little beside a day.
 const FIRST_DAY: (usize, usize) = (16, 512 << 10);
@@ -24,9 +25,9 @@ const ORDINARY_DAY: (usize, usize) = (4, 128 << 10);
 impl Export<'_> {
     /// Guesses the run's schemas and puts them into the book; what it guessed, for the journal.
     ///
-    /// A guess is only ever a saving of work: what all values show decides, and a table that was guessed wrong is written again. An object that
-    /// can't be read to the end here is looked at as far as it goes.
-    pub async fn guess<S: Read + Sync>(&self, staging: &S) -> Result<BTreeMap<TableName, TableSchema>> {
+    /// A guess is a saving of work: what all values show decides the columns, and a table that was guessed wrong is written again. As new
+    /// columns stand in the guess's order, it is a function of the staged objects alone: a body that breaks is read on.
+    pub async fn guess<S: Read + Clone + Send + Sync>(&self, staging: &S) -> Result<BTreeMap<TableName, TableSchema>> {
         let knows_tables = self.book.knows_tables();
         let (most_objects, bytes) = if knows_tables { ORDINARY_DAY } else { FIRST_DAY };
         let mut looker = Looker {
@@ -64,36 +65,32 @@ impl Export<'_> {
         self.settings.parquet.new_columns == NewColumns::NextRun && self.book.pinned(table).is_some()
     }
 
-    async fn head_of<S: Read + Sync>(&self, staging: &S, object: &ObjectInfo, most: usize) -> Result<Vec<ChunkInput>> {
-        if object.size == 0 {
-            return Ok(Vec::new());
-        }
-        let mut body = staging
-            .read_from(&object.key, 0, &object.etag)
-            .await
-            .map_err(|error| error.context(format!("staged object `{}`", object.key)))?;
+    /// The lines that an object begins with: those of its first `most` staged bytes, or of its first chunk if that is less.
+    async fn head_of<S: Read + Clone + Send + Sync>(
+        &self,
+        staging: &S,
+        object: &ObjectInfo,
+        most: usize,
+    ) -> Result<Vec<ChunkInput>> {
+        let mut body = ResumingBody::new(staging.clone(), object.clone());
         let mut unpacker = Unpacker::new(&self.settings.staging, CHUNK_BYTES, object.size);
         let mut chunks = Vec::new();
-        let mut seen = 0;
-        while seen < most {
-            match body.next().await {
-                Some(Ok(bytes)) => {
-                    let bytes = bytes.slice(..bytes.len().min(most - seen));
-                    seen += bytes.len();
-                    let mut input = vec![bytes];
-                    // Damage shows in the export, by name; here it only ends the look.
-                    while !unpacker.unpack(0, std::mem::take(&mut input), false, &mut chunks).unwrap_or(true)
-                        && unpacker.has_more()
-                    {}
-                }
-                Some(Err(error)) if error.kind() == Kind::Retryable => break,
-                Some(Err(error)) => return Err(error),
-                None => break,
-            }
+        let mut left = most;
+        // One chunk is enough of an object that was packed far better than most.
+        while left > 0 && chunks.is_empty() {
+            let Some(bytes) = body.next().await else { break };
+            let bytes = bytes.map_err(|error| error.context(format!("staged object `{}`", object.key)))?;
+            let bytes = bytes.slice(..bytes.len().min(left));
+            left -= bytes.len();
+            let is_complete = (most - left) as u64 == object.size;
+            let mut input = vec![bytes];
+            // Damage shows in the export, by name; here it only ends the look.
+            while !unpacker.unpack(0, std::mem::take(&mut input), is_complete, &mut chunks).unwrap_or(true)
+                && unpacker.has_more()
+                && chunks.is_empty()
+            {}
         }
-        if seen as u64 == object.size {
-            while !unpacker.unpack(0, Vec::new(), true, &mut chunks).unwrap_or(true) {}
-        } else if chunks.is_empty() {
+        if chunks.is_empty() {
             chunks.extend(unpacker.first_lines(CHUNK_BYTES));
         }
         Ok(chunks)
