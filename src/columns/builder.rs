@@ -284,7 +284,7 @@ impl Builder {
             Values::Int64(values) => {
                 let literal = literal_text(&token, self.declared, scope.buffer);
                 let Some(value) = literal.and_then(exact_int64) else {
-                    if token.kind == TokenKind::Number && !self.declared && is_fraction(text()) {
+                    if token.kind == TokenKind::Number && !self.declared && !scope.in_list && is_fraction(text()) {
                         *scope.surprise = true;
                     }
                     return Fit::Misfit;
@@ -327,6 +327,8 @@ impl Builder {
                 let end = i32::try_from(element.len);
                 if fit != Fit::Taken || end.is_err() {
                     element.truncate(start);
+                    // Its later elements were not looked at, and may have members that are new.
+                    *scope.surprise |= element.has_members();
                     return if fit == Fit::Repeat { Fit::Repeat } else { Fit::Misfit };
                 }
                 offsets.push(end.unwrap_or_default());
@@ -354,6 +356,15 @@ impl Builder {
         }
         self.len += 1;
         self.nulls.append_non_null();
+    }
+
+    /// Whether new members can come in below it.
+    fn has_members(&self) -> bool {
+        match &self.values {
+            Values::List { element, .. } => element.has_members(),
+            Values::Struct(_) => true,
+            _ => false,
+        }
     }
 
     fn append_null(&mut self) {
@@ -536,6 +547,8 @@ impl Members {
         if tape.is_nothing(value_at) {
             return Fit::Taken;
         }
+        // What it holds was not looked at, and may have members that are new.
+        *scope.surprise = true;
         if scope.in_list {
             return Fit::Misfit;
         }

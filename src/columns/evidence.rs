@@ -175,16 +175,16 @@ impl Evidence {
     pub fn new(base: &TableSchema, limits: Limits) -> Evidence {
         let root = Node::new(0, String::new(), false, 0, Watch::Members);
         let mut evidence = Evidence { nodes: vec![root], pinned: 0, limits, objects: 0, pending: Vec::new(), text: Vec::new() };
-        evidence.pin_members(0, &base.columns);
+        evidence.pin_members(0, &base.columns, false);
         evidence.pinned = evidence.nodes.len();
         evidence
     }
 
-    fn pin_members(&mut self, parent: u32, columns: &[Column]) {
+    fn pin_members(&mut self, parent: u32, columns: &[Column], in_list: bool) {
         for column in columns {
             if column.role == Role::Value {
                 let node = self.add(parent, column.key().to_owned(), false, Watch::Nothing);
-                self.pin(node, column);
+                self.pin(node, column, in_list);
             }
         }
         // An int64 column that has its sibling already has nothing to learn.
@@ -195,19 +195,17 @@ impl Evidence {
         }
     }
 
-    fn pin(&mut self, node: u32, column: &Column) {
+    fn pin(&mut self, node: u32, column: &Column, in_list: bool) {
         let watch = match &column.column_type {
-            Type::Int64 if !column.declared => Watch::Fractions,
+            // Within a list there is no sibling: the list is rescued.
+            Type::Int64 if !column.declared && !in_list => Watch::Fractions,
             Type::Struct(members) => {
-                self.pin_members(node, members);
+                self.pin_members(node, members, in_list);
                 Watch::Members
             }
             Type::List(element) => {
                 let inner = self.add(node, String::new(), true, Watch::Nothing);
-                self.pin(inner, element);
-                if self.watch_of(inner) == Watch::Fractions {
-                    self.node_mut(inner).watch = Watch::Nothing;
-                }
+                self.pin(inner, element, true);
                 Watch::Elements
             }
             _ => Watch::Nothing,

@@ -242,6 +242,44 @@ mod tests {
     }
 
     #[test]
+    fn within_a_list_there_is_no_sibling_and_the_list_is_rescued() {
+        // Structs within lists used to get one, in which other rows' whole numbers then stood twice.
+        let (first, _) = run(&[r#"{"l":[{"n":5}],"m":[1]}"#]);
+        let (schema, rows) = run_with(Some(&first), &[], LIMITS, &[r#"{"l":[{"n":1},{"n":0.5}],"m":[0.5]}"#]);
+        assert_eq!(shape(&schema), "l[{n:int64}] m[int64]");
+        assert_eq!(rescued(&rows), [Some(r#"{"/l":[{"n":1},{"n":0.5}],"/m":[0.5]}"#.into())]);
+    }
+
+    #[test]
+    fn what_was_not_walked_to_its_end_may_hold_a_new_member_and_says_so() {
+        // On an ordinary day only records that surprise are evidence, and these did not: their new members had fewer values than they had.
+        let (schema, _) = run(&[r#"{"l":[{"n":5}],"o":{"n":1},"m":[1]}"#]);
+        let mut shredder = Shredder::new(&schema);
+        let mut tape = Tape::default();
+        for (record, surprises) in [
+            (r#"{"l":["x",{"new":1}]}"#, true),
+            (r#"{"o":{"n":2},"O":{"new":1}}"#, true),
+            (r#"{"m":["x",{"new":1}]}"#, false),
+            (r#"{"l":[{"n":5}],"o":{},"O":null}"#, false),
+        ] {
+            tape.read(record.as_bytes(), 0, 64).unwrap();
+            assert_eq!(shredder.append(&mut tape, record.as_bytes(), None), surprises, "{record}");
+        }
+    }
+
+    #[test]
+    fn a_last_value_that_says_nothing_overrides_too() {
+        // The overridden value used to land: it was rescued, or counted, before its repeat was passed over as null.
+        let (schema, rows) = run(&[r#"{"a":1,"a":null,"b":1}"#, r#"{"x":{"y":1},"x":[],"b":2}"#, r#"{"B":4,"B":null,"b":3}"#]);
+        assert_eq!(shape(&schema), "b:int64");
+        assert_eq!(rescued(&rows), [None, None, None]);
+        let (first, _) = run(&[r#"{"a":1}"#]);
+        let (_, rows) = run_with(Some(&first), &[], LIMITS, &[r#"{"A":1,"A":2}"#, r#"{"a":1,"\u0061":null}"#]);
+        assert_eq!(ints(&rows, "a"), [Some(2), None]);
+        assert_eq!(rescued(&rows), [None, None]);
+    }
+
+    #[test]
     fn a_sibling_whose_name_is_taken_gets_the_hash() {
         let (first, _) = run(&[r#"{"a":1,"A_Double":"x"}"#]);
         let (schema, _) = run_with(Some(&first), &[], LIMITS, &[r#"{"a":0.5}"#]);

@@ -200,3 +200,29 @@ fn dictionary_pays(leaf: &ArrayRef) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::ListArray;
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_batch_gives_the_bytes_of_a_batch_of_its_own() {
+        // A list column's dictionary used to be decided by the elements of all the rows that its array was cut from.
+        let lists = |rows: &[&[i64]]| {
+            let values = rows.iter().map(|row| Some(row.iter().copied().map(Some).collect::<Vec<_>>()));
+            Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(values)) as ArrayRef
+        };
+        let file = |list: ArrayRef| {
+            let batch = RecordBatch::try_from_iter_with_nullable([("l", list, true)]).unwrap();
+            let schema = ParquetSchema::new(batch.schema(), []).unwrap();
+            let mut file = ParquetFile::create(&schema, &batch).unwrap();
+            file.write(&batch).unwrap();
+            file.finish().unwrap()
+        };
+        let all = lists(&[&[7, 7, 7, 7], &[1, 2, 3], &[7, 7, 7]]);
+        assert_eq!(file(all.slice(1, 1)), file(lists(&[&[1, 2, 3]])));
+    }
+}

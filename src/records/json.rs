@@ -240,12 +240,28 @@ impl Tape {
         }
     }
 
-    /// Whether the value at `index` says nothing: null, `{}`, `[]`, or a container that holds only such.
+    /// Whether the value at `index` says nothing: null, `{}`, `[]`, or a container that holds only such. What a repeat overrides counts
+    /// until the repeats are marked.
     #[must_use]
     pub fn is_nothing(&self, index: u32) -> bool {
         let end = self.token(index).next as usize;
+        if self.knows_repeats {
+            let mut at = index as usize;
+            while at < end {
+                let Some(token) = self.tokens.get(at) else { return true };
+                if token.is_key() && token.is_repeated() {
+                    at = self.tokens.get(at + 1).map_or(end, |value| value.next as usize);
+                    continue;
+                }
+                if !says_nothing(token) {
+                    return false;
+                }
+                at += 1;
+            }
+            return true;
+        }
         let within = self.tokens.get(index as usize..end).unwrap_or_default();
-        within.iter().all(|token| token.is_key() || matches!(token.kind, TokenKind::Null | TokenKind::Object | TokenKind::Array))
+        within.iter().all(says_nothing)
     }
 
     /// Marks each key that a later equal key (escapes decoded) of the same object overrides; says whether there was any.
@@ -382,6 +398,11 @@ impl Tape {
             _ => Err(Fault::Syntax(at)),
         }
     }
+}
+
+/// Whether a token is no value that could be a column's.
+fn says_nothing(token: &Token) -> bool {
+    token.is_key() || matches!(token.kind, TokenKind::Null | TokenKind::Object | TokenKind::Array)
 }
 
 /// Positions fit in 32 bits: a buffer is a chunk, bounded by `max_record_bytes`, and the configuration keeps that under 2 GiB.

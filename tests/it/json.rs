@@ -234,6 +234,19 @@ impl Decimal {
     }
 }
 
+/// The number's value, if it is a whole one within 64 signed bits.
+pub fn int64_of(text: &str) -> Option<i64> {
+    let Decimal { is_negative, digits, exponent } = Decimal::parse(text);
+    let zeros = usize::try_from(exponent).ok().filter(|zeros| digits.len() + zeros <= 19)?;
+    let value: i128 = format!("0{digits}{}", "0".repeat(zeros)).parse().ok()?;
+    i64::try_from(if is_negative { -value } else { value }).ok()
+}
+
+/// Whether the number is not whole, and within a double's range.
+pub fn is_fraction(text: &str) -> bool {
+    Decimal::parse(text).exponent < 0 && text.parse::<f64>().is_ok_and(f64::is_finite)
+}
+
 #[test]
 fn numbers_of_any_size_are_compared_by_value() {
     for (one, other, same) in [

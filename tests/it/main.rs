@@ -25,5 +25,7 @@ mod landed;
 mod layers;
 /// A public JSON conformance suite.
 mod suite;
+/// Which columns a day must get: a model of its own.
+mod types;
 /// A vendor, a state bucket and a customer, in memory.
 mod world;
