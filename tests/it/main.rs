@@ -1,5 +1,14 @@
 //! The one integration test binary: Dayport as its users meet it, over a local S3 in the same process.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test may end at the first surprise, and its own patience is measured by the clock"
+)]
+
 /// The command line: what it prints, and how it ends.
 mod command;
 /// The Lambda function: events in, answers, errors and log lines out.
