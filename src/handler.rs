@@ -18,7 +18,7 @@ use crate::domain::error::{Error, Result};
 use crate::domain::run::{Day, RunId};
 use crate::domain::settings::{Destination, Settings};
 use crate::run::answer::{RunAnswer, RunOutcome};
-use crate::run::driver::{Rim, Stores, run_day};
+use crate::run::driver::{Asked, Rim, Stores, run_day};
 use crate::store::ports::Read as _;
 use crate::store::s3::{Address, Clients, RequestOptions, S3Bucket, Side};
 use crate::trigger::Request;
@@ -95,7 +95,9 @@ impl Services {
         };
         let stores = Stores { staging: &self.staging, state: &self.state, customer };
         // On the heap: a run's future is large, and so deep a type that the compiler gives up on what holds it.
-        Box::pin(run_day(&rim, &self.settings, turn.destination, stores, turn.day, force)).await
+        let configuration = config::digest_of(turn.destination, &self.settings);
+        let asked = Asked { day: turn.day, force, configuration: &configuration };
+        Box::pin(run_day(&rim, &self.settings, turn.destination, stores, asked)).await
     }
 }
 
