@@ -185,6 +185,10 @@ impl World {
         }
     }
 
+    pub(crate) fn since(&self, start: Duration) -> Duration {
+        self.clock.now().saturating_sub(start)
+    }
+
     pub(crate) fn paths(&self) -> Paths {
         Paths::new(&self.settings.state, &self.destination)
     }
