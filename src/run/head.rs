@@ -94,6 +94,12 @@ pub enum Begun {
 pub struct Head {
     /// The document's form.
     pub form: u32,
+    /// The destination's name.
+    #[serde(default)]
+    pub destination: String,
+    /// Its bucket and prefix, `bucket/prefix/`.
+    #[serde(default)]
+    pub place: String,
     /// Who holds the lease: an invocation's nonce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,

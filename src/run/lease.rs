@@ -116,7 +116,11 @@ where
         first_put.get_or_insert(started);
         let write = format!("{holder}-{writes}");
         writes += 1;
-        let next = Head { holder: Some(holder.to_owned()), counter: current.counter + 1, write, ..current };
+        let mut next = current;
+        (next.destination, next.place) = (paths.destination().to_owned(), paths.place().to_owned());
+        next.holder = Some(holder.to_owned());
+        next.counter += 1;
+        next.write = write;
         match store.put(&key, document::encode(&next)?, "application/json", &condition).await {
             Ok(Put::Done(etag)) => return Ok(take(next, etag, started, writes)),
             Ok(Put::Lost) => clock.sleep(PAUSE).await,
