@@ -1,7 +1,24 @@
 //! Dayport lands a day of staged event data in each customer's own S3 bucket: typed, once, all or nothing.
 
+#[cfg(all(feature = "cli", feature = "local"))]
+pub mod cli;
+pub mod columns;
+#[cfg(feature = "aws")]
+pub mod config;
 pub mod domain;
+pub mod files;
+#[cfg(feature = "aws")]
+pub mod handler;
+#[cfg(feature = "local")]
+pub mod local;
+pub mod records;
+#[cfg(feature = "aws")]
+pub mod report;
 #[cfg(feature = "aws")]
 pub mod run;
+#[cfg(feature = "cli")]
+pub mod sample;
 #[cfg(feature = "aws")]
 pub mod store;
+#[cfg(feature = "aws")]
+pub mod trigger;

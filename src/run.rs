@@ -4,10 +4,13 @@
 //! the [`registry`] and the [`quarantine`]; the customer's bucket is only written to (`Multipart + Write + Delete`). The head alone
 //! decides: what it does not hold, by a conditional write of whoever holds its lease, has not happened.
 
+pub mod answer;
 pub mod clock;
 pub mod commit;
 pub mod compose;
 pub mod document;
+pub mod driver;
+pub mod export;
 pub mod head;
 pub mod journal;
 pub mod lanes;
@@ -23,3 +26,5 @@ mod races;
 pub mod registry;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod whole_days;

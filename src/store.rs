@@ -6,3 +6,6 @@ pub mod operation;
 pub mod ports;
 pub mod resume;
 pub mod s3;
+
+#[cfg(test)]
+mod contract;

@@ -145,8 +145,19 @@ impl Layout {
         }
     }
 
+    /// The day in a file's partition; `None` where its key has none.
+    #[must_use]
+    pub fn partition_day(self, file: &FilePlace<'_>) -> Option<Day> {
+        match (self, file.sync) {
+            (Layout::Permutive, SyncMode::Snapshot) => None,
+            (Layout::Permutive, SyncMode::Incremental) => Some(file.partition_day),
+            (Layout::Pontoon, _) => file.transfer.day(),
+        }
+    }
+
     /// The key of the manifest of a day: the customer's signal that the day is complete.
     #[must_use]
+    #[expect(clippy::unused_self, reason = "where the manifest lies is the layouts' to say, though both say the same")]
     pub fn manifest_key(self, prefix: &Prefix, day: Day) -> ObjectKey {
         ObjectKey(format!("{prefix}_dayport/{day}.json"))
     }

@@ -37,7 +37,7 @@ pub struct Call {
 ///
 /// It keeps S3's promises as the ports state them: strong consistency, listing in UTF-8 byte order, uploads invisible until they are
 /// completed, a repeated completion answered alike, `NoSuchUpload` after an abort, conditional writes where one of two wins, part
-/// sizes and checksums checked, ETags made from content alone. What it leaves out on purpose: permissions, regions, versions, delays.
+/// sizes and checksums checked, `ETag`s made from content alone. What it leaves out on purpose: permissions, regions, versions, delays.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryBucket {
     inner: Arc<Mutex<Inner>>,
@@ -411,5 +411,79 @@ impl Delete for MemoryBucket {
             inner.objects.remove(key);
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Operation::{CompleteMultipartUpload, CreateMultipartUpload, UploadPart};
+    use super::*;
+    use crate::domain::error::Kind;
+
+    async fn put(bucket: &MemoryBucket, key: &str) -> Result<Put> {
+        bucket.put(key, Bytes::from("body"), "application/json", &Condition::None).await
+    }
+
+    fn keys(bucket: &MemoryBucket) -> Vec<String> {
+        bucket.objects().into_keys().collect()
+    }
+
+    #[tokio::test]
+    async fn a_told_failure_strikes_once_before_or_after_the_effect() {
+        let bucket = MemoryBucket::new();
+        bucket.fail_on(2, Fault::Before);
+        bucket.fail_on(4, Fault::After);
+        for (key, fails) in [("1", false), ("2", true), ("3", false), ("4", true), ("5", false)] {
+            let answer = put(&bucket, key).await;
+            assert_eq!(answer.is_err(), fails, "{key}");
+            assert!(answer.err().is_none_or(|error| error.kind() == Kind::Retryable));
+        }
+        assert_eq!(keys(&bucket), ["1", "3", "4", "5"]);
+        let called: Vec<String> = bucket.calls().into_iter().map(|call| call.key).collect();
+        assert_eq!(called, ["1", "2", "3", "4", "5"], "failed calls count");
+        bucket.fail_on(1, Fault::Before);
+        assert!(put(&bucket, "6").await.is_err(), "counted from now");
+    }
+
+    #[tokio::test]
+    async fn a_dead_store_answers_nothing_until_it_is_healed() {
+        for (fault, landed) in [(Fault::Before, vec!["1"]), (Fault::After, vec!["1", "2"])] {
+            let bucket = MemoryBucket::new();
+            bucket.die_on(2, fault);
+            assert!(put(&bucket, "1").await.is_ok());
+            for key in ["2", "3", "4"] {
+                assert!(put(&bucket, key).await.is_err(), "{key}");
+            }
+            assert!(bucket.list_all("").await.is_err());
+            assert_eq!(keys(&bucket), landed);
+            bucket.heal();
+            assert!(put(&bucket, "5").await.is_ok());
+            assert_eq!(bucket.call_count(), 6);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_of_it_can_be_looked_up() {
+        let bucket = MemoryBucket::new().with_small_parts().with_page_size(2);
+        let id = bucket.create("a", "application/gzip").await.unwrap();
+        let open = bucket.create("b", "application/gzip").await.unwrap();
+        let mut upload = Upload { key: "a".to_owned(), id: id.clone(), parts: Vec::new(), size: 2, checksum: None };
+        for number in 1..=2 {
+            upload.parts.push(bucket.part("a", &id, number, Bytes::from("x")).await.unwrap());
+        }
+        bucket.complete(&upload).await.unwrap();
+        assert_eq!(bucket.object("a").as_deref(), Some(&b"xx"[..]));
+        assert_eq!(bucket.content_type("a").as_deref(), Some("application/gzip"));
+        assert_eq!(bucket.open_uploads(), [("b".to_owned(), open)]);
+        for key in ["c", "d", "e"] {
+            bucket.insert(key, "y");
+        }
+        bucket.remove("c");
+        let (page, more) = bucket.list_page("", None).await.unwrap();
+        assert_eq!((page.len(), more), (2, true));
+        assert_eq!(bucket.list_all("").await.unwrap().len(), 3);
+        let operations: Vec<Operation> = bucket.calls().into_iter().map(|call| call.operation).take(5).collect();
+        let expected = [CreateMultipartUpload, CreateMultipartUpload, UploadPart, UploadPart, CompleteMultipartUpload];
+        assert_eq!(operations, expected);
     }
 }

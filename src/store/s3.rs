@@ -305,6 +305,7 @@ impl Write for S3Bucket {
         };
         let answer = self
             .send(Operation::PutObject, |client| {
+                let patience = client::patient_for(&client, body.len());
                 making_an_object!(client.put_object(), bucket)
                     .key(key)
                     .content_type(content_type)
@@ -313,7 +314,7 @@ impl Write for S3Bucket {
                     .set_if_none_match(if_none_match.clone())
                     .body(ByteStream::from(body.clone()))
                     .customize()
-                    .config_override(client::patient_for(body.len()))
+                    .config_override(patience)
                     .send()
             })
             .await;
@@ -364,6 +365,7 @@ impl Multipart for S3Bucket {
         let checksum = bucket.options.checksums().then(|| Crc64Nvme::of(&body).base64());
         let answer = self
             .send(Operation::UploadPart, |client| {
+                let patience = client::patient_for(&client, body.len());
                 addressed!(client.upload_part(), bucket)
                     .key(key)
                     .upload_id(id)
@@ -371,7 +373,7 @@ impl Multipart for S3Bucket {
                     .set_checksum_crc64_nvme(checksum.clone())
                     .body(ByteStream::from(body.clone()))
                     .customize()
-                    .config_override(client::patient_for(body.len()))
+                    .config_override(patience)
                     .send()
             })
             .await
@@ -400,6 +402,7 @@ impl Multipart for S3Bucket {
         let size = i64::try_from(upload.size).ok().filter(|_| checksum.is_some());
         let answer = self
             .send(Operation::CompleteMultipartUpload, |client| {
+                let patience = client::patient_for_completion(&client);
                 addressed!(client.complete_multipart_upload(), bucket)
                     .key(&upload.key)
                     .upload_id(&upload.id)
@@ -408,7 +411,7 @@ impl Multipart for S3Bucket {
                     .set_checksum_crc64_nvme(checksum.clone())
                     .set_mpu_object_size(size)
                     .customize()
-                    .config_override(client::patient_for_completion())
+                    .config_override(patience)
                     .send()
             })
             .await;

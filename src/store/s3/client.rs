@@ -17,11 +17,9 @@ use crate::domain::settings::{Destination, Staging, State};
 
 /// A connection that is not there by then is tried again.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The longest that one attempt of an ordinary request takes until its answer's headers are there.
-const ATTEMPT: Duration = Duration::from_mins(1);
-/// The same for completing an upload: S3 says that it "can take several minutes".
-const COMPLETE_ATTEMPT: Duration = Duration::from_mins(5);
-/// The slowest upload that is waited for, in bytes a second, on top of [`ATTEMPT`]: a part of 16 MiB gets 316 seconds.
+/// What completing an upload gets on top of an ordinary request: S3 says that it "can take several minutes".
+const COMPLETION: Duration = Duration::from_mins(5);
+/// The slowest upload that is waited for, in bytes a second: a part of 16 MiB gets 256 seconds on top of an ordinary request.
 const SLOWEST_UPLOAD: u64 = 64 * 1024;
 /// What a request's attempts may wait for in all, beside two whole attempts.
 const WAITING: Duration = Duration::from_secs(150);
@@ -37,13 +35,21 @@ pub struct Retries {
     pub first_pause: Duration,
     /// The longest pause.
     pub longest_pause: Duration,
+    /// The longest that one attempt of an ordinary request takes until its answer's headers are there. Uploads get more for their
+    /// bytes, completions for their work.
+    pub attempt: Duration,
 }
 
 impl Default for Retries {
     /// Outlasts throttling for about a minute: pauses are drawn evenly from 0 to 1, 2, 4, 8, 16, 20, 20, … seconds, so that 12
     /// attempts wait 75 seconds on average.
     fn default() -> Self {
-        Retries { attempts: 12, first_pause: Duration::from_secs(1), longest_pause: Duration::from_secs(20) }
+        Retries {
+            attempts: 12,
+            first_pause: Duration::from_secs(1),
+            longest_pause: Duration::from_secs(20),
+            attempt: Duration::from_mins(1),
+        }
     }
 }
 
@@ -144,7 +150,7 @@ impl Clients {
             .endpoint_resolver(Addressing::new(address.path_style))
             .retry_config(retry)
             .retry_partition(RetryPartition::custom("dayport").token_bucket(budget).build())
-            .timeout_config(timeouts(ATTEMPT))
+            .timeout_config(timeouts(self.retries.attempt))
             .stalled_stream_protection(stalled)
             // Checksums are ours (see RequestOptions), and set in code: the environment must not add or take any. On reads, TLS
             // and the checks of gzip, zstd and Parquet stand for them: one that fails after the last byte would come too late.
@@ -169,14 +175,20 @@ fn timeouts(attempt: Duration) -> TimeoutConfig {
 }
 
 /// For one upload of `bytes`: time for a slow link.
-pub(super) fn patient_for(bytes: usize) -> Builder {
-    let seconds = bytes as u64 / SLOWEST_UPLOAD;
-    Builder::new().timeout_config(timeouts(ATTEMPT + Duration::from_secs(seconds)))
+pub(super) fn patient_for(client: &Client, bytes: usize) -> Builder {
+    longer(client, Duration::from_secs(bytes as u64 / SLOWEST_UPLOAD))
 }
 
 /// For the completion of an upload.
-pub(super) fn patient_for_completion() -> Builder {
-    Builder::new().timeout_config(timeouts(COMPLETE_ATTEMPT))
+pub(super) fn patient_for_completion(client: &Client) -> Builder {
+    longer(client, COMPLETION)
+}
+
+fn longer(client: &Client, by: Duration) -> Builder {
+    let ordinary = client.config().timeout_config().and_then(TimeoutConfig::operation_attempt_timeout);
+    let mut builder = Builder::new();
+    builder.set_timeout_config(ordinary.map(|ordinary| timeouts(ordinary + by)));
+    builder
 }
 
 /// The SDK's endpoint rules, with path style wherever a bucket's name can't be, or needn't be, a host name: dots would break the

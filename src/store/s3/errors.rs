@@ -46,7 +46,6 @@ const TABLE: &[(&str, Who, &str, &str, &str)] = &[
     ("InvalidPayer", Owner, "access to the bucket is disabled by its owner's payment", "ask the customer to settle it with AWS Support", "settle it with AWS Support"),
     ("NotSignedUp", Owner, "the account is not signed up for S3", "ask the customer to settle it with AWS Support", "settle it with AWS Support"),
     ("InvalidObjectState", Owner, "the object is archived", "ask the customer to restore it", "restore it and call again"),
-    ("ObjectLockConfigurationNotFoundError", Owner, "the bucket has no object lock", "ask the customer to check the bucket's object lock", "check the bucket's object lock"),
     ("MethodNotAllowed", Owner, "the bucket does not allow the operation", "ask the customer which bucket it is to be, and check `s3_bucket`", "check `s3_bucket` and the endpoint"),
     // Bucket.
     ("NoSuchBucket", Owner, "there is no such bucket", "ask the customer to create it, or correct `s3_bucket`", "create it, or correct `s3_bucket`"),
@@ -127,7 +126,9 @@ impl Answer {
     pub(super) fn is_about_region(&self) -> bool {
         match self.code.as_deref() {
             Some("PermanentRedirect" | "IllegalLocationConstraintException") => true,
-            Some("TemporaryRedirect" | "AuthorizationHeaderMalformed") => self.region.is_some(),
+            Some("TemporaryRedirect") => self.region.is_some(),
+            // The other way to be malformed is the access key id's.
+            Some("AuthorizationHeaderMalformed") => self.region.is_some() && self.message_has("region"),
             Some(_) => false,
             None => matches!(self.status, 300..=399) || (self.status == 400 && self.region.is_some()),
         }
@@ -138,6 +139,8 @@ impl Answer {
             return Owner;
         }
         match (self.code.as_deref(), operation) {
+            // S3 says that it is the identity's own policy that does not allow it, not the bucket's.
+            (Some("AccessDenied"), _) if self.message_has("no identity-based policy") => return Signer,
             // It names no region, so it is the credential that is malformed.
             (Some("AuthorizationHeaderMalformed"), _) => return Signer,
             // Each part was checked when it arrived, so the sum that we say is wrong.
@@ -213,52 +216,50 @@ impl Answer {
         }
     }
 
-    /// No permission: S3 says no more than that across accounts, so what is likely missing follows from operation and options.
+    /// No permission. Across accounts S3 says no more than that, so what is likely missing follows from operation and options;
+    /// within one it says which kind of policy refused.
     fn denied(&self, operation: Operation, target: &Target<'_>) -> (String, String) {
         let options = target.options;
-        let (action, why) = if self.message_has("kms:") {
-            let actions = "`kms:GenerateDataKey` and `kms:Decrypt`";
-            (actions.to_owned(), "the KMS key that encrypts the bucket does not let us use it".to_owned())
-        } else {
-            let action = format!("`{}`", operation.action());
-            let why = format!("{action} is not allowed there");
-            (action, why)
-        };
-        let mut also = Vec::new();
-        if operation.begins_an_object() && options.acl.is_some() {
-            also.push("`s3:PutObjectAcl` (for `acl`)".to_owned());
+        let by_customer = target.side == Side::Customer;
+        if self.message_has("object lock") {
+            return ("object lock protects the object".to_owned(), "wait until its retention ends, or have it lifted".to_owned());
         }
-        if matches!(options.encryption, Some(Encryption::Kms(_)))
-            && operation.action() == "s3:PutObject"
-            && !self.message_has("kms:")
-        {
-            also.push("`kms:GenerateDataKey` and `kms:Decrypt` on its key".to_owned());
-        }
-        let also = if also.is_empty() { String::new() } else { format!(", with {}", also.join(" and ")) };
-        let check = match &options.expected_bucket_owner {
+        let owner = match &options.expected_bucket_owner {
             Some(owner) => format!(", and check that account `{}` owns the bucket", plain(owner)),
             None => String::new(),
         };
-        if self.message_has("object lock") || self.message_has("Object Lock") {
-            return ("object lock protects the object".to_owned(), "wait until its retention ends, or have it lifted".to_owned());
+        if self.message_has("kms:") {
+            let why = "the KMS key that encrypts the bucket does not let us use it".to_owned();
+            let actions = "`kms:GenerateDataKey` and `kms:Decrypt`";
+            let what_to_do = match self.who(operation) {
+                Signer => format!("allow {actions} on the key to the identity that signs"),
+                _ if by_customer => format!(
+                    "ask the customer to allow {actions} to our role in the key's policy (`dayport policy --kms` prints the statement)"
+                ),
+                _ => format!("allow {actions} on the key to the function's own role"),
+            };
+            return (why, what_to_do);
         }
-        if self.message_has("with an explicit deny in a service control policy") {
-            return (why, format!("have {action} taken out of the service control policy that denies it{check}"));
+        let mut actions = format!("`{}`", operation.action());
+        if operation.begins_an_object() && options.acl.is_some() {
+            actions.push_str(" and `s3:PutObjectAcl` (for `acl`)");
         }
-        let what_to_do = match target.side {
-            Side::Customer if self.message_has("kms:") => {
-                format!(
-                    "ask the customer to allow {action} to our role in the key's policy (`dayport policy --kms` prints it){check}"
-                )
-            }
-            Side::Customer => {
-                format!(
-                    "ask the customer to allow {action}{also} to our role in the bucket policy (`dayport policy` prints it){check}"
-                )
-            }
-            Side::Vendor => format!("allow {action}{also} to the function's own role{check}"),
+        let why = format!("permission is missing, most likely {actions}");
+        let mut what_to_do = if self.message_has("explicit deny in a service control policy") {
+            "have the service control policy that denies it changed".to_owned()
+        } else if self.message_has("explicit deny in a resource-based policy") && by_customer {
+            "ask the customer which Deny statement of the bucket policy this meets (encryption, ACL, network)".to_owned()
+        } else if self.who(operation) == Signer && options.signed_by == Side::Customer {
+            "ask the customer to allow it to the user that the key pair belongs to".to_owned()
+        } else if self.who(operation) == Signer || !by_customer {
+            "allow it to the function's own role".to_owned()
+        } else {
+            "ask the customer to allow it to our role in the bucket policy (`dayport policy` prints one)".to_owned()
         };
-        (why, what_to_do)
+        if matches!(options.encryption, Some(Encryption::Kms(_))) && operation.action() == "s3:PutObject" {
+            what_to_do.push_str(", and `kms:GenerateDataKey` and `kms:Decrypt` in the key's policy (`--kms`)");
+        }
+        (why, what_to_do + &owner)
     }
 
     /// S3's catch-all for settings that do not go together.

@@ -66,7 +66,7 @@ impl Refusal {
             SdkError::TimeoutError(_) => Cause::TimedOut,
             SdkError::ResponseError(_) => Cause::Unreadable(status_of(error.raw_response())),
             SdkError::DispatchFailure(failure) => {
-                let text = chain(error);
+                let text = chain(error.source().unwrap_or(error));
                 match is_about_credentials(&text) {
                     true => Cause::NoCredentials(text),
                     false if failure.is_timeout() => Cause::TimedOut,
@@ -74,7 +74,7 @@ impl Refusal {
                 }
             }
             _ => {
-                let text = chain(error);
+                let text = chain(error.source().unwrap_or(error));
                 if is_about_credentials(&text) { Cause::NoCredentials(text) } else { Cause::NotBuilt(text) }
             }
         };
@@ -188,7 +188,7 @@ impl Refusal {
             Cause::NoCredentials(_) => match self.who() {
                 Owner => pair(
                     "the role could not be assumed",
-                    "check that its trust policy names our role and the external id (`dayport policy --trust` prints it)",
+                    "check that its trust policy names our role and the external id (`dayport policy --trust` prints one)",
                 ),
                 Time => pair("the credentials could not be had for the moment", "call again"),
                 _ => pair(

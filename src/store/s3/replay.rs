@@ -1,6 +1,7 @@
 //! A loopback HTTP server for tests: it answers from a script and remembers every request as it came over the wire.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +72,11 @@ impl Reply {
 
 type Script = dyn Fn(usize, &Seen) -> Reply + Send + Sync;
 
+/// `attempts` a request, with pauses that tests can wait for.
+pub(super) fn hasty(attempts: u32) -> Retries {
+    Retries { attempts, first_pause: Duration::from_millis(2), longest_pause: Duration::from_millis(4), ..Retries::default() }
+}
+
 /// The server; it ends when it is dropped.
 pub(super) struct Replay {
     port: u16,
@@ -104,21 +110,25 @@ impl Replay {
         Replay::new(move |_, _| reply.clone())
     }
 
+    /// What goes into `AWS_ENDPOINT_URL`.
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     pub(super) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Our clients over this server, `attempts` a request, with pauses that tests can wait for.
+    /// Our clients over this server.
     pub(super) fn clients(&self, attempts: u32) -> Clients {
-        let retries = Retries { attempts, first_pause: Duration::from_millis(2), longest_pause: Duration::from_millis(4) };
-        Clients::new(self.config(), retries)
+        Clients::new(self.config(), hasty(attempts))
     }
 
     fn config(&self) -> SdkConfig {
         let credentials = Credentials::new(KEY_ID, SECRET, Some(TOKEN.to_owned()), None, "test");
         SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
-            .endpoint_url(format!("http://127.0.0.1:{}", self.port))
+            .endpoint_url(self.url())
             .region(Region::from_static("us-east-1"))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .build()
@@ -151,7 +161,7 @@ fn serve(connection: TcpStream, script: &Script, all_seen: &Mutex<Vec<Seen>>) {
         let reply = script(number, &seen);
         let mut head = format!("HTTP/1.1 {} Said\r\ncontent-length: {}\r\n", reply.status, reply.body.len());
         for (name, value) in &reply.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            write!(head, "{name}: {value}\r\n").unwrap();
         }
         head.push_str("\r\n");
         let body = &reply.body[..reply.cut_after.unwrap_or(reply.body.len()).min(reply.body.len())];

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::replay::{Replay, Reply, Seen};
-use super::{Address, RequestOptions, S3Bucket, Side};
+use super::{Address, Clients, RequestOptions, Retries, S3Bucket, Side};
 use crate::domain::error::Kind;
 use crate::domain::settings::{Checksum, Encryption};
 use crate::store::checksum::Crc64Nvme;
@@ -26,7 +26,9 @@ fn everything() -> RequestOptions {
 
 fn upload_of(parts: &[&[u8]]) -> Upload {
     let mut whole = Crc64Nvme::new();
-    parts.iter().for_each(|part| whole.update(part));
+    for part in parts {
+        whole.update(part);
+    }
     Upload {
         key: "exports/a b.json.gz".to_owned(),
         id: "upload/1".to_owned(),
@@ -312,9 +314,12 @@ async fn keys_that_xml_can_not_hold_are_listed_as_they_are() {
 #[tokio::test]
 async fn a_missing_document_is_found_missing_by_listing_never_by_a_status() {
     let listing = |keys: &'static str| {
-        move |_: usize, seen: &Seen| match seen.target.contains("list-type") {
-            true => Reply::new(200, keys),
-            false => Reply::error(403, "AccessDenied", "Access Denied"),
+        move |_: usize, seen: &Seen| {
+            if seen.target.contains("list-type") {
+                Reply::new(200, keys)
+            } else {
+                Reply::error(403, "AccessDenied", "Access Denied")
+            }
         }
     };
     let absent = Replay::new(listing("<ListBucketResult></ListBucketResult>"));
@@ -401,4 +406,35 @@ fn names_with_dots_and_custom_endpoints_are_addressed_by_path() {
     assert_eq!(resolve("acme", None, true), "https://s3.eu-central-1.amazonaws.com/acme");
     assert_eq!(resolve("data.acme.com", None, false), "https://s3.eu-central-1.amazonaws.com/data.acme.com");
     assert_eq!(resolve("acme", Some("http://localhost:9000"), false), "http://localhost:9000/acme");
+}
+
+/// Run by the test below in a process of its own, since the environment of this one is everybody's.
+#[tokio::test]
+#[ignore = "the test below runs it with an environment of its own"]
+async fn list_a_bucket_as_the_environment_says() {
+    let clients = Clients::from_environment(Retries { attempts: 1, ..Retries::default() }).await;
+    let address = Address { bucket: "acme-events".to_owned(), region: None, path_style: false };
+    clients.bucket(&address, None, RequestOptions::default(), Side::Vendor).list_page("d/", None).await.unwrap();
+}
+
+#[test]
+fn the_endpoint_of_the_environment_is_used_and_addressed_by_path() {
+    for variable in ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"] {
+        let replay = Replay::new(succeed);
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "store::s3::requests::list_a_bucket_as_the_environment_says", "--ignored"])
+            .env_clear()
+            .envs([("AWS_ACCESS_KEY_ID", "local"), ("AWS_SECRET_ACCESS_KEY", "localsecret")])
+            // What the environment says of checksums is overruled in code.
+            .envs([("AWS_REQUEST_CHECKSUM_CALCULATION", "when_supported"), (variable, replay.url().as_str())])
+            .output()
+            .unwrap();
+        assert!(child.status.success(), "{variable}: {}", String::from_utf8_lossy(&child.stdout));
+        let seen = replay.seen();
+        assert_eq!(seen.len(), 1, "{variable}");
+        assert!(seen[0].target.starts_with("/acme-events"), "{variable}: {}", seen[0].target);
+        let authorization = seen[0].header("authorization").unwrap();
+        assert!(authorization.contains("/us-east-1/s3/"), "without a region it is us-east-1: {authorization}");
+        assert!(seen[0].header("user-agent").unwrap().contains("app/dayport"), "{:?}", seen[0].header("user-agent"));
+    }
 }

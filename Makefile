@@ -1,0 +1,67 @@
+# All that is done with this repository by hand or by CI; `make` alone says what there is.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export SAM_CLI_TELEMETRY := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# These would silently change what is built (RUSTFLAGS replaces cargo-lambda's choice of processor) or where
+# (SAM's builder looks in target/).
+unexport CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET RUSTFLAGS
+
+RECORDS ?= 600000
+STAGES ?=
+
+.PHONY: help
+help: ## Say what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: build ## Land a sample day on this machine, through the built Lambda function, and look at it
+	@$(PYTHON) scripts/demo.py
+
+.PHONY: test
+test: $(VENV)/tools $(VENV)/lint-tools ## Everything that CI runs (STAGES="clippy tests" for some of it)
+	@$(PYTHON) scripts/ci.py $(STAGES)
+
+.PHONY: real
+real: cli $(VENV)/tools ## Land untidy tables that nobody here wrote, and compare every value (needs npm)
+	@$(PYTHON) scripts/real.py
+
+.PHONY: bench
+bench: cli $(VENV)/tools ## Time a day of RECORDS=600000 from S3 to S3 on this machine
+	@$(PYTHON) scripts/bench.py --records $(RECORDS)
+
+.PHONY: build
+build: cli artefact ## Build the command line and the function
+
+.PHONY: cli
+cli: ## Build target/release/dayport
+	cargo build --locked --release --bin dayport
+
+.PHONY: artefact
+artefact: $(VENV)/tools ## Build target/lambda/dayport-lambda/bootstrap, as SAM does
+	cargo lambda build --locked --release --bin dayport-lambda
+
+.PHONY: fmt
+fmt: ## Format the code
+	cargo fmt
+
+.PHONY: lint
+lint: $(VENV)/tools $(VENV)/lint-tools ## Format check, clippy, the core's dependencies, the template
+	@$(PYTHON) scripts/ci.py format core template clippy
+
+.PHONY: tools
+tools: $(VENV)/tools $(VENV)/lint-tools ## Install what `make test` needs into .venv
+
+$(VENV)/tools: scripts/requirements-tools.txt tests/readers/requirements.txt
+	@test -x $(PYTHON) || python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet -r $<
+	@touch $@
+
+$(VENV)/lint-tools: scripts/requirements-lint.txt | $(VENV)/tools
+	$(PYTHON) -m pip install --quiet -r $<
+	@touch $@

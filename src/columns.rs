@@ -1,0 +1,10 @@
+//! JSON records to typed columns: naming, schemas that are decided by all values, shredding, rescue.
+
+mod builder;
+pub mod evidence;
+pub mod fields;
+pub mod naming;
+pub mod number;
+pub mod pin;
+mod rescue;
+pub mod shred;

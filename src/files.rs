@@ -1,0 +1,5 @@
+//! Open files of the two formats, and when they end.
+
+pub mod json;
+pub mod parquet;
+pub mod roll;

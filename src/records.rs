@@ -1,0 +1,10 @@
+//! Staged bytes to routed records.
+
+#[cfg(test)]
+mod cases;
+pub mod decode;
+pub mod json;
+pub mod lines;
+pub mod reader;
+pub mod route;
+pub mod time;

@@ -1,0 +1,443 @@
+//! One day to one destination, from the lease to the answer.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use super::answer::{FileAnswer, QuarantineAnswer, RunAnswer, RunOutcome, TableAnswer};
+use super::clock::{Clock, RuntimeClock};
+use super::commit::{commit, committed, roll_forward};
+use super::compose::{CommitDocument, Composition, compose, earlier};
+use super::export::book::SchemaBook;
+use super::export::sink::Recorder;
+use super::export::{DAMAGED, Export, ShardPass, open_scratch};
+use super::head::{Begun, OpenRun};
+use super::journal::{Fingerprint, Journal, OpenUpload, Pass, ShardDone, staged_digest};
+use super::lease::{Acquired, Lease, acquire};
+use super::paths::Paths;
+use super::plan::{Plan, list_staged, plan, require_marker};
+use super::registry;
+use crate::columns::evidence::{Evidence, Observed};
+use crate::columns::pin::{decide, versioned};
+use crate::domain::error::{Error, Kind, Result};
+use crate::domain::format::Format;
+use crate::domain::run::{Day, RunId};
+use crate::domain::schema::TableSchema;
+use crate::domain::settings::{Destination, OnDamagedObject, Settings};
+use crate::domain::table::TableName;
+use crate::store::ports::{Delete, List, Multipart, ObjectInfo, Read, Write};
+
+/// What the rim knows and a run asks for: clocks, the invocation's limits, and who wants to see progress.
+pub struct Rim<'a> {
+    /// Milliseconds since 1970.
+    pub now_millis: &'a (dyn Fn() -> i64 + Sync),
+    /// Milliseconds that are left of this invocation; `None` where nothing limits it.
+    pub millis_left: &'a (dyn Fn() -> Option<u64> + Sync),
+    /// Told how far the run is.
+    pub on_progress: &'a (dyn Fn(Progress) + Sync),
+    /// The crash point `panic_on_object`, where the environment sets it.
+    pub panic_on_object: Option<String>,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The run will read so many staged bytes.
+    Total(u64),
+    /// It has read so many more.
+    Read(u64),
+    /// All files are uploaded; the commit begins.
+    Committing,
+}
+
+/// The three buckets of a run.
+pub struct Stores<'a, S, V, C> {
+    /// Where the day is staged.
+    pub staging: &'a S,
+    /// Where the state is.
+    pub state: &'a V,
+    /// The customer's.
+    pub customer: &'a C,
+}
+
+/// What a run is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The day.
+    pub day: Day,
+    /// The id of the trigger that asked for a re-run, if one did.
+    pub force: Option<&'a str>,
+    /// The digest of the destination's ready settings.
+    pub configuration: &'a str,
+}
+
+/// Runs one day to one destination as far as this invocation gets, and answers; a failure is an answer too.
+pub async fn run_day<S, V, C>(
+    rim: &Rim<'_>,
+    settings: &Settings,
+    destination: &Destination,
+    stores: Stores<'_, S, V, C>,
+    asked: Asked<'_>,
+) -> RunAnswer
+where
+    S: List + Read + Clone + Send + Sync,
+    V: List + Read + Write + Send + Sync,
+    C: Multipart + Write + Delete + Send + Sync,
+{
+    let run = RunId { destination: destination.name.clone(), day: asked.day };
+    let clock = RuntimeClock::start();
+    let driver = Driver { rim, settings, destination, stores, asked, paths: Paths::new(&settings.state, destination) };
+    let mut answer = match driver.run(&clock, &run).await {
+        Ok(answer) => answer,
+        Err(error) => RunAnswer::failed(&run, &error),
+    };
+    answer.seconds = clock.now().as_secs_f64();
+    answer
+}
+
+struct Driver<'a, S, V, C> {
+    rim: &'a Rim<'a>,
+    settings: &'a Settings,
+    destination: &'a Destination,
+    stores: Stores<'a, S, V, C>,
+    asked: Asked<'a>,
+    paths: Paths,
+}
+
+/// What an export came to.
+enum Exported {
+    /// Every shard is finished; these are the schemas of its files.
+    All(BTreeMap<TableName, TableSchema>),
+    /// The invocation's time is over.
+    OutOfTime,
+}
+
+impl<S, V, C> Driver<'_, S, V, C>
+where
+    S: List + Read + Clone + Send + Sync,
+    V: List + Read + Write + Send + Sync,
+    C: Multipart + Write + Delete + Send + Sync,
+{
+    async fn run(&self, clock: &RuntimeClock, run: &RunId) -> Result<RunAnswer> {
+        let holder = nonce();
+        let lease = match acquire(self.stores.state, clock, &self.paths, self.settings.state.lease, &holder).await? {
+            Acquired::Held(lease) => lease,
+            Acquired::Busy(_) => return Ok(RunAnswer::bare(run, RunOutcome::Busy)),
+        };
+        let answer = tokio::select! {
+            answer = self.held(&lease, run) => answer,
+            kept = lease.keep() => match kept {
+                Err(error) => Err(error),
+                Ok(never) => match never {},
+            },
+        };
+        let released = lease.release().await;
+        let answer = answer?;
+        released?;
+        Ok(answer)
+    }
+
+    async fn held(&self, lease: &Lease<'_, V, RuntimeClock>, run: &RunId) -> Result<RunAnswer> {
+        let Asked { day, force, .. } = self.asked;
+        let open = loop {
+            match lease.begin(day, force, (self.rim.now_millis)()).await? {
+                Begun::AlreadyCommitted(done) => {
+                    let commit = committed(lease.store(), lease.paths(), day, done.commit).await?;
+                    return self.answer(RunOutcome::AlreadyCommitted, commit);
+                }
+                Begun::Dead(_) => {
+                    return Err(Error::vendor(format!(
+                        "the commit of {run} can't be finished, since an upload of it is gone; run the day again with `--force`"
+                    )));
+                }
+                Begun::Open(open) => break open,
+                Begun::RollForward(open) => {
+                    let commit = roll_forward(lease, self.stores.customer, day, (self.rim.now_millis)()).await?;
+                    let is_answered = force.is_none_or(|id| open.forces.iter().any(|known| known == id));
+                    if is_answered {
+                        return self.answer(RunOutcome::Committed, commit);
+                    }
+                }
+            }
+        };
+        self.export_and_commit(lease, run, &open).await
+    }
+
+    async fn export_and_commit(&self, lease: &Lease<'_, V, RuntimeClock>, run: &RunId, open: &OpenRun) -> Result<RunAnswer> {
+        let Asked { day, configuration, .. } = self.asked;
+        let staging = &self.settings.staging;
+        let prefix = staging.prefix_of(day, self.destination.organization.as_deref());
+        if let Some(marker) = &staging.require_marker {
+            require_marker(self.stores.staging, &prefix, marker).await?;
+        }
+        let objects = list_staged(self.stores.staging, &prefix).await?;
+        let head = lease.head().await;
+        let replaces = self.destination.layout.replaces_snapshots();
+        let plan =
+            plan(&objects, &prefix, self.settings, self.destination)?.leaving(|table| replaces && head.stands_later(table, day));
+        let pinned = match self.destination.format {
+            Format::Json => BTreeMap::new(),
+            Format::Parquet => registry::load_all(lease.store(), lease.paths(), &head).await?,
+        };
+        let fingerprint = Fingerprint {
+            build: concat!("dayport ", env!("CARGO_PKG_VERSION")).to_owned(),
+            configuration: configuration.to_owned(),
+            registry: head.registry_digest(),
+            staged: staged_digest(&objects),
+        };
+        let mut journal = Journal::begin(lease.store(), lease.paths(), day, open, lease.holder(), &fingerprint, &objects).await?;
+        journal.abort_orphans(self.stores.customer).await?;
+        journal.exporting().await?;
+        let exported = match self.export(&mut journal, &plan, &objects, &prefix, &pinned).await {
+            Ok(exported) => exported,
+            Err(error) => {
+                // What it failed of is told; that it failed is true whether or not this can be noted.
+                let _ = journal.failed(&error).await;
+                return Err(error);
+            }
+        };
+        let Exported::All(schemas) = exported else {
+            journal.continued().await?;
+            return Ok(RunAnswer::bare(run, RunOutcome::Continued));
+        };
+        (self.rim.on_progress)(Progress::Committing);
+        let head = lease.head().await;
+        let earlier = earlier(lease.store(), lease.paths(), &head, day).await?;
+        let composed = compose(Composition {
+            settings: self.settings,
+            destination: self.destination,
+            paths: lease.paths(),
+            head: &head,
+            state: journal.state(),
+            plan: &plan,
+            shards: journal.shards(),
+            earlier: &earlier,
+            pinned: &pinned,
+            schemas: &schemas,
+        });
+        let composed = match composed {
+            Ok(composed) => composed,
+            Err(error) => {
+                let _ = journal.failed(&error).await;
+                return Err(error);
+            }
+        };
+        let done = commit(lease, &journal, self.stores.customer, composed, (self.rim.now_millis)()).await?;
+        self.answer(RunOutcome::Committed, done)
+    }
+
+    /// Exports what is not finished yet, with the schemas that all values decide.
+    async fn export(
+        &self,
+        journal: &mut Journal<'_, V>,
+        plan: &Plan,
+        objects: &[ObjectInfo],
+        prefix: &str,
+        pinned: &BTreeMap<TableName, TableSchema>,
+    ) -> Result<Exported> {
+        let day = self.asked.day;
+        let is_typed = self.destination.format == Format::Parquet;
+        let shared = pinned.iter().map(|(table, schema)| (table.clone(), Arc::new(schema.clone()))).collect();
+        let book = Arc::new(SchemaBook::new(shared, self.settings, self.destination.layout, day));
+        let scratch = open_scratch(self.settings)?;
+        let on_read = |bytes| (self.rim.on_progress)(Progress::Read(bytes));
+        let export = Export {
+            settings: self.settings,
+            destination: self.destination,
+            day,
+            transfer: journal.state().transfer,
+            prefix: prefix.to_owned(),
+            plan,
+            book: Arc::clone(&book),
+            scratch: &scratch,
+            panic_on_object: self.rim.panic_on_object.clone(),
+            now_millis: self.rim.now_millis,
+            on_progress: &on_read,
+        };
+        (self.rim.on_progress)(Progress::Total(objects.iter().map(|object| object.size).sum()));
+        if is_typed {
+            let guess = match journal.fixed::<BTreeMap<TableName, TableSchema>>("guess").await? {
+                Some(guess) => guess,
+                None => {
+                    let guess = export.guess(self.stores.staging).await?;
+                    journal.fix("guess", guess).await?
+                }
+            };
+            for (table, schema) in guess {
+                book.expect(&table, schema)?;
+            }
+        }
+        if !self.pass(&export, journal, Pass::First, &HashSet::new()).await? {
+            return Ok(Exported::OutOfTime);
+        }
+        if !is_typed {
+            return Ok(Exported::All(BTreeMap::new()));
+        }
+        let again = self.decide(&export, journal)?;
+        if !again.is_empty() && !self.pass(&export, journal, Pass::Second, &again).await? {
+            return Ok(Exported::OutOfTime);
+        }
+        let mut schemas = BTreeMap::new();
+        for shard in journal.shards() {
+            for file in &shard.files {
+                if !schemas.contains_key(&file.table) {
+                    let schema = versioned(book.entry(&file.table)?.schema.clone(), book.pinned(&file.table));
+                    schemas.insert(file.table.clone(), schema);
+                }
+            }
+        }
+        Ok(Exported::All(schemas))
+    }
+
+    /// One pass over all shards that it still has to be made over; whether it got through before the invocation's time is over.
+    async fn pass(
+        &self,
+        export: &Export<'_>,
+        journal: &mut Journal<'_, V>,
+        pass: Pass,
+        again: &HashSet<TableName>,
+    ) -> Result<bool> {
+        let again = Arc::new(again.clone());
+        for shard in &export.plan.shards {
+            let is_touched = |done: &ShardDone| again.iter().any(|table| done.tables.contains_key(table));
+            let is_needed = pass == Pass::First || journal.finished().get(&(Pass::First, shard.number)).is_some_and(is_touched);
+            if !is_needed || journal.finished().contains_key(&(pass, shard.number)) {
+                continue;
+            }
+            let margin = u64::try_from(self.settings.run.deadline_margin.as_millis()).unwrap_or(u64::MAX);
+            if (self.rim.millis_left)().is_some_and(|left| left < margin) {
+                return Ok(false);
+            }
+            let done = self.shard(export, journal, pass, &again, shard).await?;
+            journal.record_shard(pass, done).await?;
+        }
+        Ok(true)
+    }
+
+    async fn shard(
+        &self,
+        export: &Export<'_>,
+        journal: &Journal<'_, V>,
+        pass: Pass,
+        again: &Arc<HashSet<TableName>>,
+        shard: &super::plan::Shard,
+    ) -> Result<ShardDone> {
+        let mut files_before: HashMap<TableName, u32> = HashMap::new();
+        let mut event_tables: BTreeSet<TableName> = BTreeSet::new();
+        let mut left_out: BTreeMap<String, String> = BTreeMap::new();
+        for ((of, number), done) in journal.finished() {
+            if *of == pass && *number < shard.number {
+                for file in &done.files {
+                    *files_before.entry(file.table.clone()).or_default() += 1;
+                }
+            }
+            if *of == Pass::First {
+                let is_counted = pass == Pass::Second || *number < shard.number;
+                event_tables.extend(done.tables.keys().filter(|table| is_counted && table.is_event_table()).cloned());
+                left_out.extend(done.objects.iter().filter_map(|object| Some((object.key.clone(), object.skipped.clone()?))));
+            }
+        }
+        let state = journal.state();
+        let quarantine_key = |part| self.paths.quarantine(self.asked.day, state.generation, state.attempt, shard.number, part);
+        loop {
+            let shard_pass = ShardPass {
+                shard,
+                pass,
+                again: Arc::clone(again),
+                files_before: files_before.clone(),
+                event_tables: event_tables.clone(),
+                left_out: &left_out,
+                quarantine_key: &quarantine_key,
+            };
+            let recorder = JournalRecorder(journal);
+            let done = export.shard(&shard_pass, self.stores.staging, self.stores.customer, self.stores.state, &recorder).await;
+            match done {
+                Err(error) if self.settings.staging.on_damaged_object == OnDamagedObject::Skip => {
+                    // The shard begins anew without the object: what was made of its first part is never completed.
+                    let damaged = shard.objects.iter().find(|object| {
+                        !left_out.contains_key(&object.key)
+                            && error.message().contains(&format!("`{}`: it {DAMAGED}", object.key))
+                    });
+                    let Some(damaged) = damaged.filter(|_| error.kind() == Kind::Vendor) else { return Err(error) };
+                    left_out.insert(damaged.key.clone(), error.message().to_owned());
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Decides every table's schema by what all shards showed; the tables that were written with another one.
+    fn decide(&self, export: &Export<'_>, journal: &Journal<'_, V>) -> Result<HashSet<TableName>> {
+        let book = &export.book;
+        let firsts = || journal.finished().iter().filter(|((pass, _), _)| *pass == Pass::First).map(|(_, done)| done);
+        let mut evidence: BTreeMap<&TableName, Evidence> = BTreeMap::new();
+        for done in firsts() {
+            for (table, facts) in done.tables.iter().filter(|(_, facts)| !facts.evidence.is_null()) {
+                let entry = book.entry(table)?;
+                let observed: Vec<Observed> = serde_json::from_value(facts.evidence.clone())
+                    .map_err(|error| Error::bug("a journal's evidence can't be read, please report it").with_source(error))?;
+                evidence.entry(table).or_insert_with(|| Evidence::new(&entry.base, book.limits())).restore(&observed);
+            }
+        }
+        let mut again = HashSet::new();
+        for (table, evidence) in evidence {
+            if export.waits_for_next_run(table) {
+                continue;
+            }
+            let entry = book.entry(table)?;
+            let schema = decide(&entry.base, &evidence, Some(&entry.schema), book.rescue_column(), self.asked.day);
+            let has_rows = firsts().any(|done| done.tables.get(table).is_some_and(|facts| facts.rows > 0));
+            if book.expect(table, schema)? && has_rows {
+                again.insert(table.clone());
+            }
+        }
+        Ok(again)
+    }
+
+    fn answer(&self, state: RunOutcome, commit: CommitDocument) -> Result<RunAnswer> {
+        let manifest = commit.manifest()?;
+        let location = match &commit.manifest_key {
+            Some(key) => format!("s3://{}/{key}", self.destination.s3_bucket),
+            None => format!(
+                "s3://{}/{}",
+                self.settings.state.s3_bucket,
+                self.paths.manifest(commit.run.day, commit.commit.generation)
+            ),
+        };
+        let tables = manifest.tables.into_iter().map(|table| TableAnswer {
+            name: table.name,
+            sync: table.sync,
+            rows: table.rows,
+            bytes: table.bytes,
+            schema_version: table.schema_version,
+            files: table
+                .files
+                .into_iter()
+                .map(|file| FileAnswer { key: file.key, rows: file.rows, bytes: file.bytes, partition: file.partition })
+                .collect(),
+        });
+        Ok(RunAnswer {
+            counts: commit.counts,
+            tables: tables.collect(),
+            quarantine: QuarantineAnswer { reasons: commit.reasons },
+            manifest: Some(location),
+            notes: commit.notes,
+            ..RunAnswer::bare(&commit.run, state)
+        })
+    }
+}
+
+struct JournalRecorder<'a, 's, V>(&'a Journal<'s, V>);
+
+impl<V: List + Read + Write + Sync> Recorder for JournalRecorder<'_, '_, V> {
+    async fn record(&self, uploads: &[OpenUpload]) -> Result<()> {
+        self.0.record_uploads(uploads).await
+    }
+}
+
+/// A name that no other invocation has: 128 bits of the system's randomness, by way of the standard library's hash keys.
+fn nonce() -> String {
+    let half = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", half(), half())
+}

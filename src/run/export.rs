@@ -1,0 +1,422 @@
+//! The pipeline: a shard's staged objects in, uploaded files out, none of them visible yet.
+
+pub mod book;
+pub mod chunk;
+pub mod crew;
+pub mod gather;
+pub mod guess;
+pub mod scratch;
+pub mod sink;
+pub mod unpack;
+
+pub use self::unpack::DAMAGED;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+
+use self::book::SchemaBook;
+use self::chunk::{ChunkRules, ObjectRule, Rejected, Wanted};
+use self::crew::{Crew, CrewRules, StreamPlan};
+use self::gather::{Gather, Stream};
+use self::scratch::Scratch;
+use self::sink::{Recorder, SinkRules, ToSink, UploadedFile};
+use self::unpack::Unpacker;
+use super::journal::{FinishedFile, ObjectCounts, Pass, ShardDone, TableFacts};
+use super::plan::{Plan, Shard, folder_of};
+use super::quarantine::{Cut, QuarantineEncoder, QuarantineLine, put_part};
+use crate::domain::error::{Error, Result};
+use crate::domain::format::Format;
+use crate::domain::layout::{FilePlace, ObjectKey};
+use crate::domain::run::{Day, Transfer};
+use crate::domain::settings::{Destination, PartitionBy, Settings};
+use crate::domain::table::{SyncMode, TableName};
+use crate::files::roll::Recipe;
+use crate::records::route::{PartitionRule, Rules};
+use crate::store::ports::{Body, Multipart, ObjectInfo, Read, Write};
+use crate::store::resume::ResumingBody;
+
+/// Staged objects that are read at once: enough to hide the time to the first byte of small ones.
+const OBJECTS_AHEAD: usize = 8;
+/// Parts under way to S3 at once.
+const LANES: usize = 4;
+/// Compressed bytes of one quarantine object.
+const QUARANTINE_PART: usize = 8 << 20;
+
+/// Everything about a run that its shards share.
+pub struct Export<'a> {
+    /// The whole configuration.
+    pub settings: &'a Settings,
+    /// The destination.
+    pub destination: &'a Destination,
+    /// The run's day.
+    pub day: Day,
+    /// The run's transfer.
+    pub transfer: Transfer,
+    /// The staged prefix of the day.
+    pub prefix: String,
+    /// What is read in which parts.
+    pub plan: &'a Plan,
+    /// The schemas.
+    pub book: Arc<SchemaBook>,
+    /// The folder and budget for what waits.
+    pub scratch: &'a Scratch,
+    /// The crash point that `DAYPORT_CRASH_POINT` names, if it does.
+    pub panic_on_object: Option<String>,
+    /// Milliseconds since 1970.
+    pub now_millis: &'a (dyn Fn() -> i64 + Sync),
+    /// Told how many staged bytes were read more.
+    pub on_progress: &'a (dyn Fn(u64) + Sync),
+}
+
+/// One pass over one shard.
+pub struct ShardPass<'a> {
+    /// The shard.
+    pub shard: &'a Shard,
+    /// First or second.
+    pub pass: Pass,
+    /// In a second pass: the tables that are written again.
+    pub again: Arc<HashSet<TableName>>,
+    /// The files that earlier shards made, by table.
+    pub files_before: HashMap<TableName, u32>,
+    /// The event tables that earlier shards had.
+    pub event_tables: BTreeSet<TableName>,
+    /// Damaged objects that are left out, by key, with the reason.
+    pub left_out: &'a BTreeMap<String, String>,
+    /// The key that quarantine part `n` gets.
+    pub quarantine_key: &'a (dyn Fn(u32) -> String + Sync),
+}
+
+impl Export<'_> {
+    /// How records of this run are routed.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        let staging = &self.settings.staging;
+        let organization = self.destination.organization.clone();
+        Rules {
+            event_field: staging.event_field.clone(),
+            time_field: staging.time_field.clone(),
+            table_field: staging.table_field.clone(),
+            organization: staging.organization_field.clone().zip(organization),
+            dedupe: self.destination.dedupe.clone(),
+            tables: self.settings.tables.iter().filter_map(|(name, table)| Some((name.clone(), table.sync?))).collect(),
+            partition: match self.destination.partition_by {
+                PartitionBy::StagedDay => PartitionRule::StagedDay,
+                PartitionBy::Time => PartitionRule::Time { max_lateness_days: self.destination.max_lateness_days },
+            },
+            day: self.day,
+        }
+    }
+
+    fn snapshot_tables(&self) -> HashSet<TableName> {
+        let snapshots = self.settings.tables.iter().filter(|(_, table)| table.sync == Some(SyncMode::Snapshot));
+        snapshots.filter_map(|(name, _)| TableName::parse(name)).collect()
+    }
+
+    fn folder_rule(&self, key: &str) -> ObjectRule {
+        let folder = folder_of(&self.prefix, key)
+            .filter(|folder| self.settings.tables.get(*folder).is_some_and(|table| table.sync.is_some()))
+            .map(str::to_owned);
+        ObjectRule { folder, wanted: Wanted::AllBut(Arc::default()) }
+    }
+
+    /// How an object of a shard is read in a pass.
+    fn object_rule(&self, pass: &ShardPass<'_>, key: &str) -> ObjectRule {
+        let ObjectRule { folder, .. } = self.folder_rule(key);
+        let only = |table: &TableName| Wanted::Only(Arc::new(HashSet::from([table.clone()])));
+        let wanted = match (pass.pass, &pass.shard.snapshot) {
+            (Pass::Second, _) => Wanted::Only(Arc::clone(&pass.again)),
+            (Pass::First, Some(table)) if folder.as_deref() == Some(table.as_str()) => Wanted::AllBut(Arc::default()),
+            (Pass::First, Some(table)) => only(table),
+            (Pass::First, None) => Wanted::AllBut(Arc::new(self.snapshot_tables())),
+        };
+        ObjectRule { folder, wanted }
+    }
+
+    /// Reads a shard and uploads its files; what it yields is for the journal.
+    ///
+    /// Needs: to read the staging bucket, to write parts to the customer's, to write quarantine to the state's.
+    pub async fn shard<S, D, Q, R>(
+        &self,
+        pass: &ShardPass<'_>,
+        staging: &S,
+        customer: &D,
+        state: &Q,
+        recorder: &R,
+    ) -> Result<ShardDone>
+    where
+        S: Read + Clone + Send + Sync,
+        D: Multipart + Sync,
+        Q: Write + Sync,
+        R: Recorder,
+    {
+        let (skipped, objects): (Vec<&ObjectInfo>, Vec<&ObjectInfo>) =
+            pass.shard.objects.iter().partition(|object| pass.left_out.contains_key(&object.key));
+        let chunk_rules = Arc::new(ChunkRules {
+            format: self.destination.format,
+            rules: Arc::new(self.rules()),
+            book: Arc::clone(&self.book),
+            closed: OnceLock::new(),
+            max_depth: self.settings.staging.max_depth,
+            max_record_bytes: usize::try_from(self.settings.staging.max_record_bytes).unwrap_or(usize::MAX),
+        });
+        let threads = self.settings.run.threads.max(1);
+        let rules = CrewRules {
+            chunks: Arc::clone(&chunk_rules),
+            objects: objects.iter().map(|object| self.object_rule(pass, &object.key)).collect(),
+            keys: objects.iter().map(|object| object.key.clone()).collect(),
+            most_chunks: threads + 2,
+            most_backlog: (self.settings.run.memory_budget / 4).max(2 * self.settings.run.part_size),
+            panic_on_object: self.panic_on_object.clone(),
+        };
+        let gather = Gather::new(
+            Arc::clone(&chunk_rules),
+            self.settings.parquet.row_group_size,
+            self.settings.run.max_tables,
+            pass.event_tables.clone(),
+            objects.len(),
+        );
+        let (to_sink, from_crew) = mpsc::unbounded_channel::<ToSink>();
+        let (to_quarantine, rejects) = mpsc::unbounded_channel::<(usize, Vec<Rejected>)>();
+        let backlog = Arc::new(AtomicU64::new(0));
+        let staging_rules = &self.settings.staging;
+        let sizes: Vec<u64> = objects.iter().map(|object| object.size).collect();
+        let unpacker = |at: usize| Unpacker::new(staging_rules, sizes.get(at).copied().unwrap_or_default());
+        let crew = Arc::new(Crew::new(rules, self.planner(pass), gather, unpacker, to_sink, to_quarantine, Arc::clone(&backlog)));
+        let _stop = StopOnDrop(&crew);
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                let crew = Arc::clone(&crew);
+                tokio::task::spawn_blocking(move || crew.work())
+            })
+            .collect();
+
+        let sink_rules = SinkRules {
+            part_size: self.settings.run.part_size,
+            waiting_bytes: (self.settings.run.memory_budget / 8).max(8 << 20),
+            lanes: LANES,
+            scratch: self.scratch,
+            content_type: self.destination.format.content_type(),
+            backlog: &backlog,
+            now_millis: self.now_millis,
+        };
+        let key_of = |(stream, file): (usize, u32)| {
+            let stream = crew.stream(stream).ok_or_else(|| Error::bug("a file has no stream, please report it"))?;
+            self.key_of(&stream, pass.shard.number, file)
+        };
+        let feeding = stop_on_error(&crew, self.feed(&crew, &objects, staging));
+        let sinking = stop_on_error(&crew, sink::run(customer, recorder, &sink_rules, key_of, || crew.wake(), from_crew));
+        let quarantining = stop_on_error(
+            &crew,
+            quarantine(state, &objects, self.settings.staging.max_record_bytes, pass.quarantine_key, rejects),
+        );
+        let (fed, files, quarantined) = tokio::join!(feeding, sinking, quarantining);
+        for worker in workers {
+            worker.await.map_err(|error| Error::bug("a worker thread was lost, please report it").with_source(error))?;
+        }
+        if let Some(failure) = crew.failure() {
+            return Err(failure);
+        }
+        let (Some(()), Some(files), Some(quarantined)) = (fed, files, quarantined) else {
+            return Err(Error::bug("a shard ended without a word, please report it"));
+        };
+        let gathered = crew.gathered().ok_or_else(|| Error::bug("a shard lost its counts, please report it"))?;
+        self.done(pass, &objects, &skipped, gathered, files, quarantined)
+    }
+
+    async fn feed<S>(&self, crew: &Crew, objects: &[&ObjectInfo], staging: &S) -> Result<()>
+    where
+        S: Read + Clone + Send + Sync,
+    {
+        let each = objects.iter().enumerate().map(|(at, object)| async move {
+            let mut body = ResumingBody::new(staging.clone(), (*object).clone());
+            while let Some(bytes) = body.next().await {
+                let bytes = bytes.map_err(|error| error.context(format!("staged object `{}`", object.key)))?;
+                (self.on_progress)(bytes.len() as u64);
+                if !bytes.is_empty() {
+                    crew.feed(at, bytes).await?;
+                }
+            }
+            crew.feed(at, Bytes::new()).await
+        });
+        let mut reads = futures_util::stream::iter(each).buffer_unordered(OBJECTS_AHEAD);
+        while let Some(read) = reads.next().await {
+            read?;
+        }
+        Ok(())
+    }
+
+    fn planner(&self, pass: &ShardPass<'_>) -> Box<crew::StreamPlanner> {
+        let book = Arc::clone(&self.book);
+        let files_before =
+            if self.destination.layout.numbers_through_transfer() { pass.files_before.clone() } else { HashMap::new() };
+        let (format, transfer) = (self.destination.format, self.transfer);
+        let target = if pass.shard.snapshot.is_some() { self.plan.snapshot_file_size } else { self.plan.target_file_size };
+        let time_field = self.settings.staging.time_field.clone();
+        Box::new(move |table: &TableName| {
+            let recipe = match format {
+                Format::Json => Recipe::Json,
+                Format::Parquet => {
+                    let entry = book.entry(table)?;
+                    let time =
+                        entry.schema.columns.iter().find(|column| column.key() == time_field).map(|column| column.name.clone());
+                    Recipe::parquet(&entry.schema, time.into_iter().collect(), transfer)?
+                }
+            };
+            Ok(StreamPlan { recipe, target, first_file: files_before.get(table).copied().unwrap_or_default() })
+        })
+    }
+
+    fn place<'p>(&self, stream: &'p Stream, shard: u32, file: u32) -> FilePlace<'p> {
+        FilePlace {
+            table: &stream.table,
+            sync: stream.sync,
+            run_day: self.day,
+            partition_day: stream.day,
+            shard,
+            file,
+            transfer: self.transfer,
+            format: self.destination.format,
+        }
+    }
+
+    fn key_of(&self, stream: &Stream, shard: u32, file: u32) -> Result<ObjectKey> {
+        self.destination.layout.place(&self.destination.s3_prefix, &self.place(stream, shard, file))
+    }
+
+    fn done(
+        &self,
+        pass: &ShardPass<'_>,
+        objects: &[&ObjectInfo],
+        skipped: &[&ObjectInfo],
+        gathered: Gather,
+        files: Vec<UploadedFile>,
+        quarantined: Vec<String>,
+    ) -> Result<ShardDone> {
+        let layout = self.destination.layout;
+        let mut tables: BTreeMap<TableName, TableFacts> = BTreeMap::new();
+        for stream in gathered.streams() {
+            let facts = tables.entry((*stream.table).clone()).or_default();
+            facts.rows += stream.rows;
+            facts.largest_record = facts.largest_record.max(stream.largest_record);
+        }
+        for (table, tally) in &gathered.tables {
+            let facts = tables.entry(table.clone()).or_default();
+            facts.rescued.clone_from(&tally.rescued);
+            if let Some(evidence) = &tally.evidence {
+                facts.evidence = serde_json::to_value(evidence.observed())
+                    .map_err(|error| Error::bug("evidence could not be written down, please report it").with_source(error))?;
+            }
+        }
+        let mut finished = Vec::with_capacity(files.len());
+        for file in files {
+            let (stream, number) = file.id;
+            let stream = gathered.streams().get(stream).ok_or_else(|| Error::bug("a file has no stream, please report it"))?;
+            finished.push(FinishedFile {
+                table: (*stream.table).clone(),
+                sync: stream.sync,
+                partition_day: layout.partition_day(&self.place(stream, pass.shard.number, number)),
+                shard: pass.shard.number,
+                file: number,
+                upload: file.upload,
+                rows: file.rows,
+                created_millis: file.created_millis,
+            });
+        }
+        finished.sort_by(|a, b| (&a.table, a.partition_day, a.file).cmp(&(&b.table, b.partition_day, b.file)));
+        let mut counts: Vec<ObjectCounts> = Vec::new();
+        if pass.pass == Pass::First {
+            for (object, counted) in objects.iter().zip(&gathered.objects) {
+                counted.check_balance(&format!("staged object `{}`", object.key))?;
+                counts.push(ObjectCounts { key: object.key.clone(), counts: *counted, skipped: None });
+            }
+            for object in skipped {
+                let reason = pass.left_out.get(&object.key).cloned();
+                counts.push(ObjectCounts { key: object.key.clone(), counts: Default::default(), skipped: reason });
+            }
+            counts.sort_by(|a, b| a.key.cmp(&b.key));
+        }
+        Ok(ShardDone {
+            number: pass.shard.number,
+            snapshot: pass.shard.snapshot.clone(),
+            own_folder: pass.shard.own_folder,
+            files: finished,
+            tables,
+            objects: counts,
+            reasons: gathered.reasons.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
+            unattributed: gathered.unattributed,
+            quarantine: quarantined,
+            notes: gathered.hints.iter().map(|hint| format!("some records are not JSON: {hint}")).collect(),
+            ..ShardDone::default()
+        })
+    }
+}
+
+/// Opens the scratch folder of the configuration.
+pub fn open_scratch(settings: &Settings) -> Result<Scratch> {
+    let dir: &Path = &settings.run.scratch_dir;
+    Scratch::open(dir, settings.run.scratch_budget)
+}
+
+struct StopOnDrop<'a>(&'a Arc<Crew>);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.stop_quietly();
+    }
+}
+
+/// The result, or `None` after the crew was told why it has to stop.
+async fn stop_on_error<T>(crew: &Crew, work: impl Future<Output = Result<T>>) -> Option<T> {
+    match work.await {
+        Ok(done) => Some(done),
+        Err(error) => {
+            crew.stop(error);
+            None
+        }
+    }
+}
+
+/// Writes rejects to the state bucket until the channel closes; the keys of what was written.
+async fn quarantine(
+    state: &(impl Write + Sync),
+    objects: &[&ObjectInfo],
+    max_record_bytes: u64,
+    key_of: &(dyn Fn(u32) -> String + Sync),
+    mut from: mpsc::UnboundedReceiver<(usize, Vec<Rejected>)>,
+) -> Result<Vec<String>> {
+    let mut encoder = QuarantineEncoder::new(QUARANTINE_PART);
+    let mut keys = Vec::new();
+    let mut next = 0;
+    while let Some((object, rejects)) = from.recv().await {
+        let Some(object) = objects.get(object) else { continue };
+        for reject in rejects {
+            let line = QuarantineLine {
+                object: &object.key,
+                etag: &object.etag,
+                line: reject.place.line,
+                offset: reject.place.offset,
+                reason: reject.reason.name(),
+                bytes: &reject.original,
+                cut: reject.cut.map(|(length, sha256)| Cut { length, sha256 }),
+            };
+            if let Some(part) = encoder.push(&line.within(max_record_bytes))? {
+                let key = key_of(next);
+                put_part(state, &key, part).await?;
+                keys.push(key);
+                next += 1;
+            }
+        }
+    }
+    if let Some(part) = encoder.finish()? {
+        let key = key_of(next);
+        put_part(state, &key, part).await?;
+        keys.push(key);
+    }
+    Ok(keys)
+}

@@ -1,0 +1,494 @@
+//! What a worker makes of one chunk of whole lines: the rows of each table, in order, and what became of every record.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{StructArray, UInt32Array};
+use arrow::compute::take;
+
+use super::book::SchemaBook;
+use crate::columns::evidence::Evidence;
+use crate::columns::shred::Shredder;
+use crate::domain::counts::Counts;
+use crate::domain::error::{Error, Result};
+use crate::domain::format::Format;
+use crate::domain::run::Day;
+use crate::domain::table::{SyncMode, TableName};
+use crate::records::json::Tape;
+use crate::records::reader::{Place, Reader, Visit};
+use crate::records::route::{Reason, Routed, Router, Rules};
+
+/// Which records of an object a pass takes.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// All but those of these tables, which have passes of their own.
+    AllBut(Arc<HashSet<TableName>>),
+    /// Those of these tables alone; nothing else is even counted.
+    Only(Arc<HashSet<TableName>>),
+}
+
+impl Wanted {
+    fn takes(&self, table: &TableName) -> bool {
+        match self {
+            Wanted::AllBut(tables) => !tables.contains(table),
+            Wanted::Only(tables) => tables.contains(table),
+        }
+    }
+
+    /// Whether this pass accounts for records that have no table: rejects, and other organisations'.
+    fn accounts_for_all(&self) -> bool {
+        matches!(self, Wanted::AllBut(_))
+    }
+}
+
+/// How an object's records are read.
+#[derive(Clone, Debug)]
+pub struct ObjectRule {
+    /// The configured table of its folder, if that decides.
+    pub folder: Option<String>,
+    /// What is taken of it.
+    pub wanted: Wanted,
+}
+
+/// A chunk of an object, ready to be read.
+#[derive(Debug)]
+pub struct ChunkInput {
+    /// The object's position in the shard.
+    pub object: usize,
+    /// The chunk's number in the object, from 0.
+    pub number: u32,
+    /// Whether it is the object's last.
+    pub last: bool,
+    /// Whole lines.
+    pub bytes: Vec<u8>,
+    /// The first line's number, from 1.
+    pub first_line: u64,
+    /// The first byte's offset in the unpacked object.
+    pub offset: u64,
+    /// The bytes are elements of an array that began earlier on an over-long line.
+    pub is_elements: bool,
+    /// A part of an over-long line that can't be taken, found while the object was split into lines.
+    pub oversize: Option<Rejected>,
+}
+
+/// A record that can't be delivered.
+#[derive(Debug)]
+pub struct Rejected {
+    /// Where it stands.
+    pub place: Place,
+    /// Why.
+    pub reason: Reason,
+    /// Its original bytes, or as many of the first as `max_record_bytes`.
+    pub original: Vec<u8>,
+    /// Its length and SHA-256, where `original` is not all of it.
+    pub cut: Option<(u64, [u8; 32])>,
+    /// What it probably is.
+    pub hint: Option<&'static str>,
+}
+
+/// Rows of one table and one partition day, in input order.
+#[derive(Debug)]
+pub struct ChunkTable {
+    /// The table.
+    pub name: Arc<TableName>,
+    /// Its sync mode.
+    pub sync: SyncMode,
+    /// Whether it is the table of an event.
+    pub is_event: bool,
+    /// The partition's day.
+    pub day: Day,
+    /// The rows.
+    pub rows: TableRows,
+}
+
+/// Rows in the form that the destination's format needs.
+#[derive(Clone, Debug)]
+pub enum TableRows {
+    /// For Parquet.
+    Columns(StructArray),
+    /// For JSON: lines, each with its line feed.
+    Lines(Arc<Vec<u8>>),
+}
+
+/// A record that is a row, in input order over all tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Which of the chunk's tables.
+    pub table: u32,
+    /// Bytes of the record as delivered (without a line feed).
+    pub length: u32,
+    /// Bytes of the record as staged.
+    pub original_length: u32,
+    /// Where it stands.
+    pub place: Place,
+    /// What `dedupe` knows it by.
+    pub identity: Option<u128>,
+}
+
+/// All that became of a chunk.
+#[derive(Debug)]
+pub struct ChunkRows {
+    /// See [`ChunkInput`].
+    pub object: usize,
+    /// See [`ChunkInput`].
+    pub number: u32,
+    /// See [`ChunkInput`].
+    pub last: bool,
+    /// The rows by table and day.
+    pub tables: Vec<ChunkTable>,
+    /// Every row in input order.
+    pub order: Vec<Row>,
+    /// Every reject in input order.
+    pub rejects: Vec<Rejected>,
+    /// `read`, `filtered`, `repaired` of this chunk; the rest is counted when it is gathered.
+    pub counts: Counts,
+    /// What it shows about columns that are not pinned.
+    pub evidence: BTreeMap<TableName, Evidence>,
+    /// Rescued values by table and pointer.
+    pub rescued: BTreeMap<TableName, BTreeMap<String, u64>>,
+    /// The chunk's bytes and their offset, for what is rejected only when it is gathered.
+    pub bytes: Vec<u8>,
+    /// See `bytes`.
+    pub offset: u64,
+}
+
+/// Everything that workers share.
+#[derive(Debug)]
+pub struct ChunkRules {
+    /// The destination's format.
+    pub format: Format,
+    /// How records are routed.
+    pub rules: Arc<Rules>,
+    /// The schemas.
+    pub book: Arc<SchemaBook>,
+    /// The event tables of the run, once there are `max_tables`: records of any other are rejected at once.
+    pub closed: OnceLock<HashSet<TableName>>,
+    /// `staging.max_depth`.
+    pub max_depth: usize,
+    /// `staging.max_record_bytes`.
+    pub max_record_bytes: usize,
+}
+
+/// Reads chunks; one a worker thread, since it reuses its builders.
+pub struct ChunkReader {
+    shared: Arc<ChunkRules>,
+    reader: Reader,
+    router: Router,
+    shredders: HashMap<TableName, Shredder>,
+}
+
+/// How many tables' builders a worker keeps between chunks.
+const MOST_SHREDDERS: usize = 2_000;
+
+impl ChunkReader {
+    /// A reader by these rules.
+    #[must_use]
+    pub fn new(shared: Arc<ChunkRules>) -> ChunkReader {
+        ChunkReader {
+            reader: Reader::new(shared.max_depth, shared.max_record_bytes),
+            router: Router::new(Arc::clone(&shared.rules)),
+            shredders: HashMap::new(),
+            shared,
+        }
+    }
+
+    /// Reads a chunk.
+    pub fn read(&mut self, input: ChunkInput, rule: &ObjectRule) -> Result<ChunkRows> {
+        self.router.shrink();
+        if self.shredders.len() > MOST_SHREDDERS {
+            self.shredders.clear();
+        }
+        let folder = rule.folder.as_deref().and_then(|name| self.router.configured(name));
+        let mut pass = Pass {
+            shared: &self.shared,
+            router: &mut self.router,
+            shredders: &mut self.shredders,
+            folder,
+            wanted: &rule.wanted,
+            numbers: Vec::new(),
+            tables: Vec::new(),
+            order: Vec::new(),
+            rejects: Vec::new(),
+            counts: Counts::default(),
+            failure: None,
+        };
+        if let Some(oversize) = input.oversize {
+            pass.keep_reject(oversize);
+        }
+        let place = Place { line: input.first_line, offset: input.offset };
+        if input.is_elements {
+            self.reader.read_elements(&input.bytes, place, &mut pass);
+        } else {
+            self.reader.read(&input.bytes, place, &mut pass);
+        }
+        let Pass { numbers: _, tables, mut order, mut rejects, counts, failure, .. } = pass;
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        rejects.sort_by_key(|reject| reject.place.offset);
+        let mut rows = ChunkRows {
+            object: input.object,
+            number: input.number,
+            last: input.last,
+            tables: Vec::with_capacity(tables.len()),
+            order: Vec::new(),
+            rejects,
+            counts,
+            evidence: BTreeMap::new(),
+            rescued: BTreeMap::new(),
+            bytes: input.bytes,
+            offset: input.offset,
+        };
+        // Where a table's days are mixed, its rows are parted by day; `base + nth day` is then their table in `order`.
+        let mut parts: Vec<Vec<(Day, u32)>> = Vec::with_capacity(tables.len());
+        for table in tables {
+            parts.push(self.close_table(table, &mut rows)?);
+        }
+        for entry in &mut order {
+            let place = parts.get(entry.row.table as usize).and_then(|days| days.iter().find(|(day, _)| *day == entry.day));
+            entry.row.table = place.map(|(_, table)| *table).ok_or_else(lost_row)?;
+        }
+        rows.order = order.into_iter().map(|entry| entry.row).collect();
+        Ok(rows)
+    }
+
+    fn close_table(&mut self, table: OpenTable, rows: &mut ChunkRows) -> Result<Vec<(Day, u32)>> {
+        let mut days: Vec<Day> = Vec::new();
+        for day in &table.days {
+            if days.last() != Some(day) && !days.contains(day) {
+                days.push(*day);
+            }
+        }
+        let all = match table.rows {
+            OpenRows::Columns => {
+                let shredder = self.shredders.get_mut(table.name.as_ref()).ok_or_else(lost_row)?;
+                let shredded = shredder.finish().map_err(|error| {
+                    Error::vendor(format!(
+                        "a chunk of table `{}` holds more than 2 GiB of text, lower `staging.max_record_bytes`",
+                        table.name
+                    ))
+                    .with_source(error)
+                })?;
+                if !shredded.rescued.is_empty() {
+                    rows.rescued.insert((*table.name).clone(), shredded.rescued.into_iter().collect());
+                }
+                TableRows::Columns(shredded.rows)
+            }
+            OpenRows::Lines(lines) => TableRows::Lines(Arc::new(lines)),
+        };
+        if let Some(evidence) = table.evidence
+            && !evidence.is_empty()
+        {
+            rows.evidence.insert((*table.name).clone(), evidence);
+        }
+        let mut places = Vec::with_capacity(days.len());
+        for day in &days {
+            let part = if days.len() == 1 { all.clone() } else { part_of(&all, &table.days, &table.lengths, *day)? };
+            places.push((*day, u32::try_from(rows.tables.len()).unwrap_or(u32::MAX)));
+            rows.tables.push(ChunkTable {
+                name: Arc::clone(&table.name),
+                sync: table.sync,
+                is_event: table.is_event,
+                day: *day,
+                rows: part,
+            });
+        }
+        Ok(places)
+    }
+}
+
+fn lost_row() -> Error {
+    Error::bug("a row lost its table, please report it")
+}
+
+fn part_of(all: &TableRows, days: &[Day], lengths: &[usize], wanted: Day) -> Result<TableRows> {
+    match all {
+        TableRows::Columns(rows) => {
+            let picked: UInt32Array =
+                (0..).zip(days).filter(|(_, day)| **day == wanted).map(|(row, _): (u32, _)| row).collect::<Vec<_>>().into();
+            let part = take(rows, &picked, None)
+                .map_err(|error| Error::bug(format!("rows could not be parted by day: {error}, please report it")))?;
+            let part = part.as_any().downcast_ref::<StructArray>().cloned();
+            Ok(TableRows::Columns(part.ok_or_else(lost_row)?))
+        }
+        TableRows::Lines(lines) => {
+            let mut part = Vec::new();
+            let mut at = 0;
+            for (day, length) in days.iter().zip(lengths) {
+                if *day == wanted {
+                    part.extend_from_slice(lines.get(at..at + length).unwrap_or_default());
+                }
+                at += length;
+            }
+            Ok(TableRows::Lines(Arc::new(part)))
+        }
+    }
+}
+
+struct OpenTable {
+    name: Arc<TableName>,
+    sync: SyncMode,
+    is_event: bool,
+    observes_all: bool,
+    evidence: Option<Evidence>,
+    rows: OpenRows,
+    days: Vec<Day>,
+    lengths: Vec<usize>,
+}
+
+enum OpenRows {
+    /// In the worker's shredder of that table.
+    Columns,
+    Lines(Vec<u8>),
+}
+
+struct OrderedRow {
+    row: Row,
+    day: Day,
+}
+
+/// One chunk on its way.
+struct Pass<'a> {
+    shared: &'a ChunkRules,
+    router: &'a mut Router,
+    shredders: &'a mut HashMap<TableName, Shredder>,
+    folder: Option<usize>,
+    wanted: &'a Wanted,
+    /// From the router's table numbers to those of this chunk.
+    numbers: Vec<Option<usize>>,
+    tables: Vec<OpenTable>,
+    order: Vec<OrderedRow>,
+    rejects: Vec<Rejected>,
+    counts: Counts,
+    failure: Option<Error>,
+}
+
+impl Pass<'_> {
+    fn keep_reject(&mut self, reject: Rejected) {
+        if self.wanted.accounts_for_all() {
+            self.counts.read += 1;
+            self.rejects.push(reject);
+        }
+    }
+
+    /// The chunk's own number of the router's table, begun if it is new.
+    fn open(&mut self, number: usize) -> Result<usize> {
+        if let Some(Some(own)) = self.numbers.get(number) {
+            return Ok(*own);
+        }
+        let table = self.router.table(number).cloned().ok_or_else(lost_row)?;
+        let (rows, observes_all) = match self.shared.format {
+            Format::Json => (OpenRows::Lines(Vec::new()), false),
+            Format::Parquet => {
+                let entry = self.shared.book.entry(&table.name)?;
+                if !self.shredders.contains_key(table.name.as_ref()) {
+                    self.shredders.insert((*table.name).clone(), Shredder::new(&entry.schema));
+                }
+                (OpenRows::Columns, entry.observes_all)
+            }
+        };
+        let own = self.tables.len();
+        self.tables.push(OpenTable {
+            name: table.name,
+            sync: table.sync,
+            is_event: table.is_event,
+            observes_all,
+            evidence: None,
+            rows,
+            days: Vec::new(),
+            lengths: Vec::new(),
+        });
+        if self.numbers.len() <= number {
+            self.numbers.resize(number + 1, None);
+        }
+        if let Some(slot) = self.numbers.get_mut(number) {
+            *slot = Some(own);
+        }
+        Ok(own)
+    }
+
+    fn add(&mut self, number: usize, tape: &mut Tape, text: &[u8], time: Option<(u32, i64)>, row: Row, day: Day) -> Result<()> {
+        let own = self.open(number)?;
+        let table = self.tables.get_mut(own).ok_or_else(lost_row)?;
+        match &mut table.rows {
+            OpenRows::Lines(lines) => {
+                lines.extend_from_slice(text);
+                lines.push(b'\n');
+            }
+            OpenRows::Columns => {
+                let shredder = self.shredders.get_mut(table.name.as_ref()).ok_or_else(lost_row)?;
+                let surprised = shredder.append(tape, text, time);
+                if surprised || table.observes_all {
+                    let evidence = match &mut table.evidence {
+                        Some(evidence) => evidence,
+                        none => {
+                            let entry = self.shared.book.entry(&table.name)?;
+                            none.insert(Evidence::new(&entry.base, self.shared.book.limits()))
+                        }
+                    };
+                    if evidence.observe(tape, text).is_err() {
+                        tape.drop_repeats(text);
+                        // With the repeats marked it can't fail again.
+                        let _ = evidence.observe(tape, text);
+                    }
+                }
+            }
+        }
+        table.days.push(day);
+        table.lengths.push(text.len() + 1);
+        self.order.push(OrderedRow { row: Row { table: u32::try_from(own).unwrap_or(u32::MAX), ..row }, day });
+        Ok(())
+    }
+
+    fn rejected(&mut self, place: Place, reason: Reason, original: &[u8], hint: Option<&'static str>) {
+        self.keep_reject(Rejected { place, reason, original: original.to_vec(), cut: None, hint });
+    }
+}
+
+impl Visit for Pass<'_> {
+    fn record(&mut self, place: Place, tape: &mut Tape, text: &[u8], repaired: bool, original: &[u8]) {
+        if self.failure.is_some() {
+            return;
+        }
+        match self.router.route(tape, text, self.folder) {
+            Routed::Filtered => {
+                if self.wanted.accounts_for_all() {
+                    self.counts.read += 1;
+                    self.counts.filtered += 1;
+                }
+            }
+            Routed::Reject(reason) => {
+                if self.wanted.accounts_for_all() {
+                    self.counts.repaired += u64::from(repaired);
+                    self.rejected(place, reason, original, None);
+                }
+            }
+            Routed::Row(route) => {
+                let Some(table) = self.router.table(route.table) else { return };
+                if !self.wanted.takes(&table.name) {
+                    return;
+                }
+                self.counts.repaired += u64::from(repaired);
+                let is_over = table.is_event && self.shared.closed.get().is_some_and(|open| !open.contains(table.name.as_ref()));
+                if is_over {
+                    return self.rejected(place, Reason::TooManyTables, original, None);
+                }
+                self.counts.read += 1;
+                let row = Row {
+                    table: 0,
+                    length: u32::try_from(text.len()).unwrap_or(u32::MAX),
+                    original_length: u32::try_from(original.len()).unwrap_or(u32::MAX),
+                    place,
+                    identity: route.identity,
+                };
+                if let Err(error) = self.add(route.table, tape, text, route.time, row, route.day) {
+                    self.failure = Some(error);
+                }
+            }
+        }
+    }
+
+    fn reject(&mut self, place: Place, reason: Reason, original: &[u8], hint: Option<&'static str>) {
+        self.rejected(place, reason, original, hint);
+    }
+}

@@ -1,0 +1,324 @@
+//! Chunks in input order: every record is accounted for, and every cut of a batch or row group is made at a counted row.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::book::SchemaBook;
+use super::chunk::{ChunkRows, ChunkRules, Rejected, Row, TableRows};
+use crate::columns::evidence::Evidence;
+use crate::domain::counts::Counts;
+use crate::domain::error::{Error, Result};
+use crate::domain::format::Format;
+use crate::domain::run::Day;
+use crate::domain::table::{SyncMode, TableName};
+use crate::files::roll::Rows;
+use crate::records::route::Reason;
+
+/// Rows of a batch: Parquet's writer looks at its limits between steps of 1,024 values.
+const BATCH_ROWS: u64 = 1_024;
+/// Record bytes of a batch, where its rows are large.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Record bytes that may wait in unfinished batches of all tables together; then all batches end.
+const WAITING_BYTES: u64 = 24 << 20;
+
+/// What is to be done with a stream, in order.
+#[derive(Debug)]
+pub enum Step {
+    /// Add rows.
+    Rows(Rows),
+    /// End the batch.
+    EndBatch,
+    /// End the row group.
+    EndRowGroup,
+}
+
+/// A table's files in one partition.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// The table.
+    pub table: Arc<TableName>,
+    /// Its sync mode.
+    pub sync: SyncMode,
+    /// The partition's day.
+    pub day: Day,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of the largest record.
+    pub largest_record: u64,
+    waiting_rows: u64,
+    waiting_bytes: u64,
+    group_bytes: u64,
+}
+
+/// What a shard's records showed, per table.
+#[derive(Debug, Default)]
+pub struct TableTally {
+    /// Rescued values by JSON Pointer.
+    pub rescued: BTreeMap<String, u64>,
+    /// What was seen of columns that are not pinned.
+    pub evidence: Option<Evidence>,
+}
+
+/// Takes chunks in input order.
+pub struct Gather {
+    rules: Arc<ChunkRules>,
+    book: Arc<SchemaBook>,
+    batch_rows: u64,
+    row_group_size: u64,
+    max_tables: usize,
+    event_tables: BTreeSet<TableName>,
+    streams: Vec<Stream>,
+    by_name: HashMap<(Arc<TableName>, Day), usize>,
+    waiting_bytes: u64,
+    group_bytes: u64,
+    identities: HashSet<u128>,
+    /// Counts per object of the shard.
+    pub objects: Vec<Counts>,
+    /// Tallies per table.
+    pub tables: BTreeMap<TableName, TableTally>,
+    /// Quarantined records by reason.
+    pub reasons: BTreeMap<&'static str, u64>,
+    /// Quarantined records that nobody can tell the organisation of.
+    pub unattributed: u64,
+    /// What rejects probably are.
+    pub hints: BTreeSet<&'static str>,
+}
+
+/// A slice of a chunk's table that goes to a stream.
+struct Part {
+    stream: usize,
+    rows: TableRows,
+    is_over: bool,
+    /// Rows and bytes of the part that were passed, and that were handed on.
+    row: usize,
+    byte: usize,
+    row_done: usize,
+    byte_done: usize,
+}
+
+impl Part {
+    /// The rows between what was handed on and where the walk stands.
+    fn take(&mut self) -> Option<Rows> {
+        let (rows, bytes) = (self.row_done..self.row, self.byte_done..self.byte);
+        (self.row_done, self.byte_done) = (self.row, self.byte);
+        if rows.is_empty() {
+            return None;
+        }
+        Some(match &self.rows {
+            TableRows::Columns(columns) => Rows::Columns(columns.slice(rows.start, rows.len())),
+            TableRows::Lines(lines) => Rows::Lines { bytes: Arc::clone(lines), range: bytes, rows: rows.len() as u64 },
+        })
+    }
+
+    /// Passes the row over without handing it on; what came before it must have been taken.
+    fn skip(&mut self, length: usize) {
+        self.row += 1;
+        self.byte += length;
+        (self.row_done, self.byte_done) = (self.row, self.byte);
+    }
+}
+
+impl Gather {
+    /// For a shard of `objects` objects. `event_tables` are those that earlier shards of the run had.
+    pub fn new(
+        rules: Arc<ChunkRules>,
+        row_group_size: u64,
+        max_tables: usize,
+        event_tables: BTreeSet<TableName>,
+        objects: usize,
+    ) -> Gather {
+        let book = Arc::clone(&rules.book);
+        let batch_rows = match rules.format {
+            Format::Parquet => BATCH_ROWS,
+            Format::Json => u64::MAX,
+        };
+        let gather = Gather {
+            rules,
+            book,
+            batch_rows,
+            row_group_size,
+            max_tables,
+            event_tables,
+            streams: Vec::new(),
+            by_name: HashMap::new(),
+            waiting_bytes: 0,
+            group_bytes: 0,
+            identities: HashSet::new(),
+            objects: vec![Counts::default(); objects],
+            tables: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+            unattributed: 0,
+            hints: BTreeSet::new(),
+        };
+        gather.close_if_full();
+        gather
+    }
+
+    /// The streams so far; a stream's number is its position.
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// Accounts for a chunk. `step` gets what is to be done with which stream, in order; what comes back is to be quarantined.
+    pub fn take(&mut self, chunk: ChunkRows, step: &mut impl FnMut(usize, Step)) -> Result<Vec<Rejected>> {
+        let ChunkRows { object, tables, order, mut rejects, counts, evidence, rescued, bytes, offset, .. } = chunk;
+        let mut parts = Vec::with_capacity(tables.len());
+        for table in tables {
+            let is_over = table.is_event && !self.accepts(&table.name);
+            let stream = if is_over { usize::MAX } else { self.stream(&table.name, table.sync, table.day) };
+            parts.push(Part { stream, rows: table.rows, is_over, row: 0, byte: 0, row_done: 0, byte_done: 0 });
+        }
+        let mut total = counts;
+        for row in order {
+            let Some(part) = parts.get_mut(row.table as usize) else { return Err(lost()) };
+            if part.is_over {
+                rejects.push(reject_of(&row, &bytes, offset));
+                continue;
+            }
+            let length = row.length as usize + 1;
+            let is_duplicate = row.identity.is_some_and(|identity| !self.identities.insert(identity));
+            if is_duplicate {
+                let stream = part.stream;
+                if let Some(rows) = part.take() {
+                    step(stream, Step::Rows(rows));
+                }
+                part.skip(length);
+                total.duplicates += 1;
+                continue;
+            }
+            part.row += 1;
+            part.byte += length;
+            total.delivered += 1;
+            let at = part.stream;
+            let stream = self.streams.get_mut(at).ok_or_else(lost)?;
+            let bytes = u64::from(row.length);
+            stream.rows += 1;
+            stream.largest_record = stream.largest_record.max(bytes);
+            stream.waiting_rows += 1;
+            stream.waiting_bytes += bytes;
+            stream.group_bytes += bytes;
+            self.waiting_bytes += bytes;
+            self.group_bytes += bytes;
+            if stream.waiting_rows >= self.batch_rows || stream.waiting_bytes >= BATCH_BYTES {
+                self.end_batch(at, &mut parts, step);
+            }
+            if self.waiting_bytes >= WAITING_BYTES {
+                for stream in 0..self.streams.len() {
+                    self.end_batch(stream, &mut parts, step);
+                }
+            }
+            if self.group_bytes >= self.row_group_size {
+                self.end_largest_group(&mut parts, step);
+            }
+        }
+        for part in &mut parts {
+            if let Some(rows) = part.take() {
+                step(part.stream, Step::Rows(rows));
+            }
+        }
+        for reject in &rejects {
+            *self.reasons.entry(reject.reason.name()).or_default() += 1;
+            self.unattributed += u64::from(self.rules.rules.organization.is_some() && reject.reason.is_unreadable());
+            self.hints.extend(reject.hint);
+        }
+        total.quarantined = rejects.len() as u64;
+        for (table, pointers) in rescued {
+            let tally = self.tables.entry(table).or_default();
+            for (pointer, count) in pointers {
+                total.rescued += count;
+                *tally.rescued.entry(pointer).or_default() += count;
+            }
+        }
+        for (table, seen) in evidence {
+            let entry = self.book.entry(&table)?;
+            let tally = self.tables.entry(table).or_default();
+            tally.evidence.get_or_insert_with(|| Evidence::new(&entry.base, self.book.limits())).absorb(&seen);
+        }
+        if let Some(object) = self.objects.get_mut(object) {
+            *object += total;
+        }
+        rejects.sort_by_key(|reject| reject.place.offset);
+        Ok(rejects)
+    }
+
+    fn accepts(&mut self, table: &TableName) -> bool {
+        if self.event_tables.contains(table) {
+            return true;
+        }
+        if self.event_tables.len() >= self.max_tables {
+            return false;
+        }
+        self.event_tables.insert(table.clone());
+        self.close_if_full();
+        true
+    }
+
+    fn close_if_full(&self) {
+        if self.event_tables.len() >= self.max_tables {
+            // Workers may reject what is over from here on; whether they know in time changes nothing but the work.
+            let _ = self.rules.closed.set(self.event_tables.iter().cloned().collect());
+        }
+    }
+
+    fn stream(&mut self, table: &Arc<TableName>, sync: SyncMode, day: Day) -> usize {
+        if let Some(&stream) = self.by_name.get(&(Arc::clone(table), day)) {
+            return stream;
+        }
+        let stream = self.streams.len();
+        self.streams.push(Stream {
+            table: Arc::clone(table),
+            sync,
+            day,
+            rows: 0,
+            largest_record: 0,
+            waiting_rows: 0,
+            waiting_bytes: 0,
+            group_bytes: 0,
+        });
+        self.by_name.insert((Arc::clone(table), day), stream);
+        stream
+    }
+
+    fn end_batch(&mut self, at: usize, parts: &mut [Part], step: &mut impl FnMut(usize, Step)) {
+        let Some(stream) = self.streams.get_mut(at) else { return };
+        if stream.waiting_rows == 0 {
+            return;
+        }
+        self.waiting_bytes -= stream.waiting_bytes;
+        (stream.waiting_rows, stream.waiting_bytes) = (0, 0);
+        for part in parts.iter_mut().filter(|part| part.stream == at) {
+            if let Some(rows) = part.take() {
+                step(at, Step::Rows(rows));
+            }
+        }
+        step(at, Step::EndBatch);
+    }
+
+    fn end_largest_group(&mut self, parts: &mut [Part], step: &mut impl FnMut(usize, Step)) {
+        // Of equal ones the first that the input had.
+        let mut largest = 0;
+        let mut most = 0;
+        for (at, stream) in self.streams.iter().enumerate() {
+            if stream.group_bytes > most {
+                (largest, most) = (at, stream.group_bytes);
+            }
+        }
+        self.end_batch(largest, parts, step);
+        step(largest, Step::EndRowGroup);
+        if let Some(stream) = self.streams.get_mut(largest) {
+            self.group_bytes -= stream.group_bytes;
+            stream.group_bytes = 0;
+        }
+    }
+}
+
+fn lost() -> Error {
+    Error::bug("a chunk has a row of a table that it doesn't have, please report it")
+}
+
+/// A row whose table is one too many, as a reject: its original bytes are still in the chunk.
+fn reject_of(row: &Row, bytes: &[u8], offset: u64) -> Rejected {
+    let start = usize::try_from(row.place.offset.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let original = bytes.get(start..start.saturating_add(row.original_length as usize)).unwrap_or_default();
+    Rejected { place: row.place, reason: Reason::TooManyTables, original: original.to_vec(), cut: None, hint: None }
+}

@@ -1,0 +1,131 @@
+//! One staged object on its way from packed bytes to chunks of whole lines.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::chunk::{ChunkInput, Rejected};
+use crate::domain::error::{Error, Result};
+use crate::domain::settings::Staging;
+use crate::records::decode::{DecodeLimits, Decoder, Kind};
+use crate::records::lines::{Chunk, LongReason, Splitter};
+use crate::records::reader::Place;
+use crate::records::route::Reason;
+
+/// Unpacked bytes of a chunk. Fixed, since pages of files depend on it through nothing but the order of records: it is not a setting so that
+/// nobody has to prove that again.
+pub const CHUNK_BYTES: usize = 4 << 20;
+
+/// The words that mark the error of a damaged object: `on_damaged_object = "skip"` may leave it out.
+pub const DAMAGED: &str = "is damaged";
+
+/// Unpacks an object and splits it into chunks, as much at a time as the caller has room for.
+pub struct Unpacker {
+    decoder: Decoder,
+    splitter: Splitter,
+    input: VecDeque<Bytes>,
+    is_unpacked: bool,
+    /// Whether the last call ended with more to give, and not for want of input.
+    has_more: bool,
+}
+
+impl Unpacker {
+    /// For one object of `size` staged bytes.
+    #[must_use]
+    pub fn new(staging: &Staging, size: u64) -> Unpacker {
+        let limits = DecodeLimits { max_object_bytes: staging.max_object_bytes, max_ratio: staging.max_ratio };
+        let max_record = usize::try_from(staging.max_record_bytes).unwrap_or(usize::MAX);
+        Unpacker {
+            decoder: Decoder::new(limits, size),
+            splitter: Splitter::new(CHUNK_BYTES, max_record),
+            input: VecDeque::new(),
+            is_unpacked: false,
+            has_more: false,
+        }
+    }
+
+    /// Whether there is something to do without more input.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// The whole lines that wait for their chunk to fill, for a caller that won't give more: a look at an object's head.
+    #[must_use]
+    pub fn first_lines(&mut self, most: usize) -> Option<ChunkInput> {
+        let (room, _) = self.splitter.room();
+        let end = memchr::memrchr(b'\n', room.get(..room.len().min(most))?)? + 1;
+        let bytes = room.get(..end)?.to_vec();
+        Some(ChunkInput { object: 0, number: 0, last: true, bytes, first_line: 1, offset: 0, is_elements: false, oversize: None })
+    }
+
+    /// Takes staged bytes and unpacks until a chunk is ready or the bytes are used up; whether that was the object's last chunk.
+    ///
+    /// `is_complete` says that no more input follows. A damaged object is an error (vendor).
+    pub fn unpack(&mut self, object: usize, input: Vec<Bytes>, is_complete: bool, out: &mut Vec<ChunkInput>) -> Result<bool> {
+        self.input.extend(input);
+        loop {
+            while let Some(chunk) = self.splitter.take() {
+                let is_last = chunk.last;
+                out.push(chunk_input(object, chunk));
+                if is_last {
+                    self.has_more = false;
+                    return Ok(true);
+                }
+            }
+            if !out.is_empty() {
+                self.has_more = true;
+                return Ok(false);
+            }
+            if self.is_unpacked {
+                self.splitter.finish();
+                continue;
+            }
+            let (room, limit) = self.splitter.room();
+            if let Some(next) = self.input.front_mut() {
+                let progress = self.decoder.push(next, room, limit).map_err(|damage| damaged(&damage))?;
+                let _ = next.split_to(progress.consumed);
+                if next.is_empty() {
+                    self.input.pop_front();
+                }
+                if self.decoder.kind() == Some(Kind::Parquet) {
+                    return Err(Error::vendor("it is Parquet, which is not yet supported as staged input, stage NDJSON"));
+                }
+                self.splitter.set_origin(self.decoder.dropped_bytes());
+            } else if is_complete {
+                self.is_unpacked = self.decoder.finish(room, limit).map_err(|damage| damaged(&damage))?;
+                self.splitter.set_origin(self.decoder.dropped_bytes());
+            } else {
+                self.has_more = false;
+                return Ok(false);
+            }
+        }
+    }
+}
+
+fn damaged(damage: &crate::records::decode::Damage) -> Error {
+    Error::vendor(format!("it {DAMAGED}: {damage}"))
+}
+
+fn chunk_input(object: usize, chunk: Chunk) -> ChunkInput {
+    let oversize = chunk.reject.map(|reject| Rejected {
+        place: Place { line: reject.line, offset: reject.offset },
+        reason: match reject.reason {
+            LongReason::TooLarge => Reason::TooLarge,
+            LongReason::NotJson => Reason::NotJson,
+        },
+        original: reject.head,
+        cut: Some((reject.length, reject.sha256)),
+        hint: None,
+    });
+    ChunkInput {
+        object,
+        number: chunk.number,
+        last: chunk.last,
+        bytes: chunk.bytes,
+        first_line: chunk.first_line,
+        offset: chunk.offset,
+        is_elements: chunk.elements,
+        oversize,
+    }
+}
