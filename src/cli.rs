@@ -39,6 +39,7 @@ pub enum Command {
 
 /// `dayport run`.
 #[derive(Args, Debug)]
+#[command(override_usage = "dayport run [--config FILE] (--date DAY | --from DAY --to DAY) [OPTIONS]")]
 pub struct RunArguments {
     /// The configuration: a path, or s3://bucket/key [default: the variable `DAYPORT_CONFIG`]
     #[arg(long, value_name = "FILE")]

@@ -17,6 +17,7 @@ use crate::config::{self, Environment, variable};
 use crate::domain::error::{Error, Result};
 use crate::domain::run::{Day, RunId};
 use crate::domain::settings::{Destination, Settings};
+use crate::report::progress::state_name;
 use crate::run::answer::{RunAnswer, RunOutcome};
 use crate::run::driver::{Asked, Rim, Stores, run_day};
 use crate::store::ports::Read as _;
@@ -94,9 +95,9 @@ impl Services {
             panic_on_object: self.panic_on_object.clone(),
         };
         let stores = Stores { staging: &self.staging, state: &self.state, customer };
-        // On the heap: a run's future is large, and so deep a type that the compiler gives up on what holds it.
         let configuration = config::digest_of(turn.destination, &self.settings);
         let asked = Asked { day: turn.day, force, configuration: &configuration };
+        // On the heap: a run's future is large, and so deep a type that the compiler gives up on what holds it.
         Box::pin(run_day(&rim, &self.settings, turn.destination, stores, asked)).await
     }
 }
@@ -205,7 +206,7 @@ fn unknown(name: &str, destinations: &[Destination]) -> Error {
         .iter()
         .map(|destination| destination.name.as_str())
         .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-        .filter(|known| likeness(known) > 0.5)
+        .filter(|known| likeness(known) > 0.3)
         .map(|known| format!(", did you mean `{known}`?"))
         .unwrap_or_default();
     let known: Vec<String> = destinations.iter().map(|destination| format!("`{}`", destination.name)).collect();
@@ -236,10 +237,12 @@ async fn drive(
         } else if has_no_time {
             noted(&id, RunOutcome::Continued, "not begun: this invocation's time ran out")
         } else {
+            tracing::info!(destination = id.destination, date = %id.day, "run begins");
             watcher.begins(&id);
             let span = tracing::info_span!("run", destination = id.destination, date = %id.day);
             let answer = to_its_end(&id, invocation, || run(turn)).instrument(span).await;
-            tracing::info!(destination = id.destination, date = %id.day, state = ?answer.state, seconds = answer.seconds, "run ended");
+            let state = state_name(answer.state);
+            tracing::info!(destination = id.destination, date = %id.day, state, seconds = answer.seconds, "run ended");
             watcher.ended(&answer);
             answer
         };

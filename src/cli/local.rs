@@ -48,7 +48,7 @@ fn exports(keys: &LocalKeys, are_own: bool) -> String {
 fn refusal(root: &str, port: u16, error: io::Error) -> Error {
     let message = match error.kind() {
         io::ErrorKind::AddrInUse => format!("the port {port} is taken, name another by `--port`, or 0 for any"),
-        io::ErrorKind::ResourceBusy => format!("the folder `{root}` is served already, stop that process or name another folder"),
+        io::ErrorKind::ResourceBusy => format!("the folder `{root}` can't be served twice"),
         _ => format!("the folder `{root}` can't be served on port {port}, see `--root` and `--port`"),
     };
     Error::vendor(message).with_source(error)

@@ -23,14 +23,14 @@ use crate::trigger::Request;
 pub struct Function {
     environment: Environment,
     clients: Clients,
-    log: fn(&str),
+    log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Function {
     /// A function that writes its own log lines (commits and failures, each a JSON object) with `log`.
     #[must_use]
-    pub fn new(environment: Environment, clients: Clients, log: fn(&str)) -> Function {
-        Function { environment, clients, log }
+    pub fn new(environment: Environment, clients: Clients, log: impl Fn(&str) + Send + Sync + 'static) -> Function {
+        Function { environment, clients, log: Box::new(log) }
     }
 
     /// Answers one event. Its failure is logged here, and nowhere else.
@@ -42,7 +42,7 @@ impl Function {
             Ok(answer) => Ok(answer.fitted()),
             Err(failure) => {
                 let failure = Failure { answer: failure.answer.map(Answer::fitted), ..failure };
-                (self.log)(&metrics::failure_line(&failure.error, failure.answer.as_ref()));
+                (self.log)(&metrics::failure_line(&failure.error, invocation.id(), failure.answer.as_ref()));
                 Err(failure)
             }
         }

@@ -63,7 +63,8 @@ pub fn error_line(answer: &RunAnswer) -> Option<String> {
 }
 
 /// A state as it is written in answers.
-fn state_name(state: RunOutcome) -> &'static str {
+#[must_use]
+pub fn state_name(state: RunOutcome) -> &'static str {
     match state {
         RunOutcome::Committed => "committed",
         RunOutcome::AlreadyCommitted => "already_committed",
