@@ -25,8 +25,8 @@ use crate::domain::layout::{FilePlace, Layout, Prefix};
 use crate::domain::run::Day;
 use crate::domain::schema::{Column, Role, TableSchema, Type};
 use crate::domain::settings::{
-    Checksum, Credentials, Destination, NewColumns, OnDamagedObject, Parquet, PartitionBy, Run, ScratchBudget, Settings, Staging,
-    State, Table,
+    CHUNK_BYTES, Checksum, Credentials, Destination, NewColumns, OnDamagedObject, Parquet, PartitionBy, Run, ScratchBudget,
+    Settings, Staging, State, Table,
 };
 use crate::domain::table::{SyncMode, TableName};
 use crate::store::memory::MemoryBucket;
@@ -88,6 +88,7 @@ pub(crate) fn settings() -> Settings {
             shard_size: 100,
             threads: 1,
             memory_budget: 1 << 30,
+            chunk_bytes: CHUNK_BYTES,
             part_size: 16 << 20,
             scratch_dir: PathBuf::from("scratch"),
             scratch_budget: ScratchBudget::Bytes(0),
