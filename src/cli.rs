@@ -41,7 +41,7 @@ pub enum Command {
 #[derive(Args, Debug)]
 #[command(override_usage = "dayport run [--config FILE] (--date DAY | --from DAY --to DAY) [OPTIONS]")]
 pub struct RunArguments {
-    /// The configuration: a path, or s3://bucket/key [default: the variable `DAYPORT_CONFIG`]
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
     #[arg(long, value_name = "FILE")]
     pub config: Option<String>,
     /// The day to land, such as 2026-01-15
@@ -96,7 +96,7 @@ pub struct SampleArguments {
     /// Another seed gives other records of the same kinds
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Where to: a folder, or s3://bucket/prefix/
+    /// Where to: a folder, or `s3://bucket/prefix/`
     #[arg(long, value_name = "DIR-OR-S3")]
     pub out: String,
     /// Objects to cut the events into

@@ -192,8 +192,9 @@ fn turns<'s>(settings: &'s Settings, request: &Request) -> Result<Vec<Turn<'s>>>
         if !names.is_empty() && !is_named {
             continue;
         }
-        let is_paused = !destination.enabled && !(is_by_hand && is_named);
+        let is_called = is_by_hand && is_named;
         let days = request.days_for(destination, settings.run.lag_days);
+        let is_paused = !destination.enabled && !is_called;
         turns.extend(days.into_iter().map(|day| Turn { destination, day, is_paused }));
     }
     turns.sort_by_key(|turn| turn.day);

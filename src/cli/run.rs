@@ -38,8 +38,7 @@ pub(super) async fn run(arguments: &RunArguments, environment: &Environment, ter
         }
     };
     let answer = match outcome {
-        Ok(answer) => answer,
-        Err(Failure { answer: Some(answer), .. }) => answer,
+        Ok(answer) | Err(Failure { answer: Some(answer), .. }) => answer,
         Err(Failure { error, answer: None }) => return Err(error),
     };
     report(&answer, arguments.output, terminal)?;

@@ -87,6 +87,7 @@ pub(super) const NOT_YET: &[NotYet] = &[
     NotYet { section: Section::Staging, name: "sqs_queue_url", unless_false: false },
     NotYet { section: Section::Staging, name: "sqs_mode", unless_false: false },
     NotYet { section: Section::Run, name: "work_queue_url", unless_false: false },
+    NotYet { section: Section::Destination, name: "dedupe", unless_false: false },
     NotYet { section: Section::Destination, name: "verify", unless_false: true },
     NotYet { section: Section::Destination, name: "sweep", unless_false: true },
     NotYet { section: Section::Destination, name: "role_arn", unless_false: false },

@@ -220,7 +220,6 @@ max_lateness_days = 4000
 target_file_size = "1MiB"
 snapshot_file_size = "1GiB"
 allow_empty_snapshot = true
-dedupe = "event_id"
 organization = "acme inc."
 enabled = false
 start_date = 2026-01-01
@@ -304,7 +303,7 @@ fn every_key_can_be_written() {
     assert_eq!((acme.s3_prefix.as_str(), acme.s3_region.as_deref()), ("exports/a/", Some("ap-southeast-2")));
     assert_eq!((acme.format, acme.layout, acme.partition_by), (Format::Json, Layout::Permutive, PartitionBy::Time));
     assert_eq!((acme.max_lateness_days, acme.target_file_size, acme.snapshot_file_size), (4000, 1 << 20, 1 << 30));
-    assert_eq!((acme.dedupe.as_deref(), acme.organization.as_deref()), (Some("event_id"), Some("acme inc.")));
+    assert_eq!((acme.dedupe.as_deref(), acme.organization.as_deref()), (None, Some("acme inc.")));
     assert_eq!((acme.start_date, acme.lag_days), ("2026-01-01".parse().ok(), Some(2)));
     assert!(acme.allow_empty_snapshot && acme.requester_pays && acme.path_style && !acme.enabled && !acme.manifest);
     assert_eq!(acme.expected_bucket_owner.as_deref(), Some("000000000012"));
@@ -599,10 +598,6 @@ fn values_of_a_destination_that_can_not_be_used_are_refused() {
             "10: `acl` in `[[destination]]` `acme` is `public-read`, write `\"bucket-owner-full-control\"`",
         ),
         (
-            in_destination("dedupe = \"\""),
-            "10: `dedupe` in `[[destination]]` `acme` is empty, write text that is not blank and has no control character",
-        ),
-        (
             in_destination("snapshot_file_size = \"200GiB\""),
             "7: `snapshot_file_size` in `[[destination]]` `acme` is 200GiB, over 10,000 parts of 16MiB, raise `part_size` in `[run]` or lower it",
         ),
@@ -616,6 +611,10 @@ fn features_that_are_to_come_are_refused_and_not_ignored() {
         (in_staging(&format!("sqs_queue_url = {queue}")), "3: `sqs_queue_url` in `[staging]` is not yet supported, leave it out"),
         (in_staging("sqs_mode = \"trigger\""), "3: `sqs_mode` in `[staging]` is not yet supported, leave it out"),
         (in_run(&format!("work_queue_url = {queue}")), "11: `work_queue_url` in `[run]` is not yet supported, leave it out"),
+        (
+            in_destination("dedupe = \"event_id\""),
+            "10: `dedupe` in `[[destination]]` `acme` is not yet supported, leave it out",
+        ),
         (in_destination("verify = true"), "10: `verify` in `[[destination]]` `acme` is not yet supported, leave it out"),
         (in_destination("sweep = true"), "10: `sweep` in `[[destination]]` `acme` is not yet supported, leave it out"),
         (
@@ -926,7 +925,6 @@ fn the_digest_follows_what_lands_and_nothing_else() {
         in_destination("partition_by = \"time\"\nmax_lateness_days = 5"),
         in_destination("s3_prefix = \"x\""),
         in_destination("target_file_size = \"1MiB\""),
-        in_destination("dedupe = \"event_id\""),
         in_destination("encryption = \"AES256\""),
         in_destination("encryption = \"aws:kms\""),
         in_destination("checksum = \"when_required\""),

@@ -23,14 +23,14 @@ use crate::trigger::Request;
 pub struct Function {
     environment: Environment,
     clients: Clients,
-    log: fn(&str),
+    log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Function {
     /// A function that writes its own log lines (commits and failures, each a JSON object) with `log`.
     #[must_use]
-    pub fn new(environment: Environment, clients: Clients, log: fn(&str)) -> Function {
-        Function { environment, clients, log }
+    pub fn new(environment: Environment, clients: Clients, log: impl Fn(&str) + Send + Sync + 'static) -> Function {
+        Function { environment, clients, log: Box::new(log) }
     }
 
     /// Answers one event. Its failure is logged here, and nowhere else.

@@ -148,6 +148,8 @@ pub struct Composition<'a> {
     pub pinned: &'a BTreeMap<TableName, TableSchema>,
     /// The schemas that the run's files have; empty for a format without.
     pub schemas: &'a BTreeMap<TableName, TableSchema>,
+    /// The schemas that the next run begins with, of tables for which they are more than what this run's files have.
+    pub next: &'a BTreeMap<TableName, TableSchema>,
 }
 
 /// Makes the commit's list, and checks all that must hold before anything becomes visible: the balance, per object and in total, the
@@ -155,7 +157,7 @@ pub struct Composition<'a> {
 ///
 /// `abort` holds what dead commits left; the run's own leftovers are added when it is committed.
 pub fn compose(composition: Composition<'_>) -> Result<CommitDocument> {
-    let Composition { settings, destination, paths, head, state, plan, mut shards, earlier, pinned, schemas } = composition;
+    let Composition { settings, destination, paths, head, state, plan, mut shards, earlier, pinned, schemas, next } = composition;
     let day = state.run.day;
     let layout = destination.layout;
     check_complete(plan, &shards)?;
@@ -170,20 +172,14 @@ pub fn compose(composition: Composition<'_>) -> Result<CommitDocument> {
     if layout.replaces_snapshots() {
         for shard in &mut shards {
             let Some(table) = shard.snapshot.clone() else { continue };
-            match stays(shard, &table, head, day, settings, destination) {
-                Some(why) => {
-                    notes.push(why.note(&table));
-                    leave(shard);
-                }
-                None => {
-                    let swap = swap(
-                        shard,
-                        head.snapshots.get(&table).map(|pointer| &pointer.files),
-                        earlier.broken_snapshots.get(&table),
-                    );
-                    swaps.insert(table, swap);
-                }
+            if let Some(why) = stays(shard, &table, head, day, settings, destination) {
+                notes.push(why.note(&table));
+                leave(shard);
+                continue;
             }
+            let standing = head.snapshots.get(&table).map(|pointer| &pointer.files);
+            let swap = swap(shard, standing, earlier.broken_snapshots.get(&table));
+            swaps.insert(table, swap);
         }
     }
 
@@ -237,6 +233,11 @@ pub fn compose(composition: Composition<'_>) -> Result<CommitDocument> {
         manifest.add_earlier(earlier.manifest.clone());
     }
 
+    let mut registry = registry::changes(paths, pinned, schemas, day, state.generation)?;
+    let mut landed_schemas = pinned.clone();
+    landed_schemas.extend(schemas.clone());
+    registry.extend(registry::changes(paths, &landed_schemas, next, day, state.generation)?);
+
     let (incremental, snapshot) = files().cloned().partition(|file: &FinishedFile| file.sync == SyncMode::Incremental);
     Ok(CommitDocument {
         form: FORM,
@@ -252,7 +253,7 @@ pub fn compose(composition: Composition<'_>) -> Result<CommitDocument> {
         swaps,
         delete,
         abort: earlier.uploads.clone(),
-        registry: registry::changes(paths, pinned, schemas, day, state.generation)?,
+        registry,
         manifest_key: destination.manifest.then(|| layout.manifest_key(&destination.s3_prefix, day).as_str().to_owned()),
         manifest: manifest.to_text()?,
         counts: total,

@@ -105,10 +105,19 @@ struct Driver<'a, S, V, C> {
     paths: Paths,
 }
 
+/// The schemas that an export came to; none for a format without.
+#[derive(Default)]
+struct Schemas {
+    /// Of its files.
+    files: BTreeMap<TableName, TableSchema>,
+    /// For the next run: those that have more columns than the files, since `parquet.new_columns` is `next_run`.
+    next: BTreeMap<TableName, TableSchema>,
+}
+
 /// What an export came to.
 enum Exported {
-    /// Every shard is finished; these are the schemas of its files.
-    All(BTreeMap<TableName, TableSchema>),
+    /// Every shard is finished.
+    All(Schemas),
     /// The invocation's time is over.
     OutOfTime,
 }
@@ -214,7 +223,8 @@ where
             shards: journal.shards(),
             earlier: &earlier,
             pinned: &pinned,
-            schemas: &schemas,
+            schemas: &schemas.files,
+            next: &schemas.next,
         });
         let composed = match composed {
             Ok(composed) => composed,
@@ -272,20 +282,22 @@ where
             return Ok(Exported::OutOfTime);
         }
         if !is_typed {
-            return Ok(Exported::All(BTreeMap::new()));
+            return Ok(Exported::All(Schemas::default()));
         }
-        let again = self.decide(&export, journal)?;
+        let Decided { again, next } = self.decide(&export, journal)?;
         if !again.is_empty() && !self.pass(&export, journal, Pass::Second, &again).await? {
             return Ok(Exported::OutOfTime);
         }
-        let mut schemas = BTreeMap::new();
-        for shard in journal.shards() {
-            for file in &shard.files {
-                if !schemas.contains_key(&file.table) {
-                    let schema = versioned(book.entry(&file.table)?.schema.clone(), book.pinned(&file.table));
-                    schemas.insert(file.table.clone(), schema);
-                }
+        let mut schemas = Schemas::default();
+        for file in journal.shards().iter().flat_map(|shard| &shard.files) {
+            if schemas.files.contains_key(&file.table) {
+                continue;
             }
+            let schema = versioned(book.entry(&file.table)?.schema.clone(), book.pinned(&file.table));
+            if let Some(next) = next.get(&file.table).filter(|next| next.columns != schema.columns) {
+                schemas.next.insert(file.table.clone(), versioned(next.clone(), Some(&schema)));
+            }
+            schemas.files.insert(file.table.clone(), schema);
         }
         Ok(Exported::All(schemas))
     }
@@ -367,8 +379,8 @@ where
         }
     }
 
-    /// Decides every table's schema by what all shards showed; the tables that were written with another one.
-    fn decide(&self, export: &Export<'_>, journal: &Journal<'_, V>) -> Result<HashSet<TableName>> {
+    /// Decides every table's schema by what all shards showed.
+    fn decide(&self, export: &Export<'_>, journal: &Journal<'_, V>) -> Result<Decided> {
         let book = &export.book;
         let firsts = || journal.finished().iter().filter(|((pass, _), _)| *pass == Pass::First).map(|(_, done)| done);
         let mut evidence: BTreeMap<&TableName, Evidence> = BTreeMap::new();
@@ -380,19 +392,20 @@ where
                 evidence.entry(table).or_insert_with(|| Evidence::new(&entry.base, book.limits())).restore(&observed);
             }
         }
-        let mut again = HashSet::new();
+        let mut decided = Decided::default();
         for (table, evidence) in evidence {
-            if export.waits_for_next_run(table) {
-                continue;
-            }
             let entry = book.entry(table)?;
             let schema = decide(&entry.base, &evidence, Some(&entry.schema), book.rescue_column(), self.asked.day);
+            if export.waits_for_next_run(table) {
+                decided.next.insert(table.clone(), schema);
+                continue;
+            }
             let has_rows = firsts().any(|done| done.tables.get(table).is_some_and(|facts| facts.rows > 0));
             if book.expect(table, schema)? && has_rows {
-                again.insert(table.clone());
+                decided.again.insert(table.clone());
             }
         }
-        Ok(again)
+        Ok(decided)
     }
 
     fn answer(&self, state: RunOutcome, commit: CommitDocument) -> Result<RunAnswer> {
@@ -426,6 +439,15 @@ where
             ..RunAnswer::bare(&commit.run, state)
         })
     }
+}
+
+/// What all values of a run decide.
+#[derive(Default)]
+struct Decided {
+    /// The tables that were written with another schema than they have to have.
+    again: HashSet<TableName>,
+    /// The schemas of tables whose new columns wait for the next run.
+    next: BTreeMap<TableName, TableSchema>,
 }
 
 struct JournalRecorder<'a, 's, V>(&'a Journal<'s, V>);

@@ -78,7 +78,7 @@ pub(crate) fn settings() -> Settings {
             s3_bucket: "state".into(),
             s3_prefix: Prefix::parse("dayport").unwrap(),
             s3_region: None,
-            lease: Duration::from_secs(60),
+            lease: Duration::from_mins(1),
         },
         run: Run {
             function_role_arn: None,
@@ -95,7 +95,7 @@ pub(crate) fn settings() -> Settings {
             max_quarantine_ratio: 0.01,
             max_quarantine_records: 1000,
             max_tables: 1000,
-            deadline_margin: Duration::from_secs(60),
+            deadline_margin: Duration::from_mins(1),
         },
         event_columns: Vec::new(),
         tables: BTreeMap::from([
@@ -184,6 +184,10 @@ impl World {
             now_millis: 1_768_546_800_000,
             build: "build 1".into(),
         }
+    }
+
+    pub(crate) fn since(&self, start: Duration) -> Duration {
+        self.clock.now().saturating_sub(start)
     }
 
     pub(crate) fn paths(&self) -> Paths {
@@ -312,6 +316,7 @@ impl World {
             earlier: &earlier,
             pinned: &pinned,
             schemas: &schemas,
+            next: &BTreeMap::new(),
         })?;
         super::commit::commit(lease, journal, customer, commit, self.now_millis).await
     }

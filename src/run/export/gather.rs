@@ -163,8 +163,12 @@ impl Gather {
     pub fn take(&mut self, chunk: ChunkRows, step: &mut impl FnMut(usize, Step)) -> Result<Vec<Rejected>> {
         let ChunkRows { object, tables, order, mut rejects, counts, evidence, rescued, bytes, offset, .. } = chunk;
         let mut parts = Vec::with_capacity(tables.len());
+        let mut over: HashSet<Arc<TableName>> = HashSet::new();
         for table in tables {
             let is_over = table.is_event && !self.accepts(&table.name);
+            if is_over {
+                over.insert(Arc::clone(&table.name));
+            }
             let stream = if is_over { usize::MAX } else { self.stream(&table.name, table.sync, table.day) };
             parts.push(Part { stream, rows: table.rows, is_over, row: 0, byte: 0, row_done: 0, byte_done: 0 });
         }
@@ -222,14 +226,15 @@ impl Gather {
             self.hints.extend(reject.hint);
         }
         total.quarantined = rejects.len() as u64;
-        for (table, pointers) in rescued {
+        // A table that is one too many leaves no trace: its records are rejects.
+        for (table, pointers) in rescued.into_iter().filter(|(table, _)| !over.contains(table)) {
             let tally = self.tables.entry(table).or_default();
             for (pointer, count) in pointers {
                 total.rescued += count;
                 *tally.rescued.entry(pointer).or_default() += count;
             }
         }
-        for (table, seen) in evidence {
+        for (table, seen) in evidence.into_iter().filter(|(table, _)| !over.contains(table)) {
             let entry = self.book.entry(&table)?;
             let tally = self.tables.entry(table).or_default();
             tally.evidence.get_or_insert_with(|| Evidence::new(&entry.base, self.book.limits())).absorb(&seen);
