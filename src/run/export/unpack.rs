@@ -60,6 +60,7 @@ impl Unpacker {
     /// `is_complete` says that no more input follows. A damaged object is an error (vendor).
     pub fn unpack(&mut self, object: usize, input: Vec<Bytes>, is_complete: bool, out: &mut Vec<ChunkInput>) -> Result<bool> {
         self.input.extend(input);
+        let before = out.len();
         loop {
             while let Some(chunk) = self.splitter.take() {
                 let is_last = chunk.last;
@@ -69,7 +70,7 @@ impl Unpacker {
                     return Ok(true);
                 }
             }
-            if !out.is_empty() {
+            if out.len() > before {
                 self.has_more = true;
                 return Ok(false);
             }
@@ -123,5 +124,30 @@ fn chunk_input(object: usize, chunk: Chunk) -> ChunkInput {
         offset: chunk.offset,
         is_elements: chunk.elements,
         oversize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A caller that keeps its chunks in one list, as the look at an object's head does, used to get the same answer for ever from the second
+    /// chunk on, and the run never ended.
+    #[test]
+    fn chunks_are_given_one_a_call_whatever_the_caller_has_already() {
+        let text =
+            "[staging]\ns3_bucket = \"a\"\n[state]\ns3_bucket = \"b\"\n[[destination]]\nname = \"acme\"\ns3_bucket = \"c\"\n";
+        let settings = crate::config::parse(text, &crate::config::Environment::default()).unwrap();
+        let object = "{\"event_name\":\"a\"}\n".repeat(10_000);
+        let mut unpacker = Unpacker::new(&settings.staging, 4096, object.len() as u64);
+        let mut chunks = Vec::new();
+        let mut input = vec![Bytes::from(object.clone())];
+        let mut calls = 0;
+        while !unpacker.unpack(0, std::mem::take(&mut input), true, &mut chunks).unwrap() {
+            calls += 1;
+            assert!(calls < 1_000, "it goes round in circles");
+        }
+        assert!(chunks.len() > 2);
+        assert_eq!(chunks.iter().map(|chunk| chunk.bytes.len()).sum::<usize>(), object.len());
     }
 }
