@@ -290,7 +290,7 @@ async fn an_object_that_unpacks_to_far_more_than_it_is_stops_at_its_limit() {
     let line = piece.trim_end().as_bytes();
     for filler in [b"\0".as_slice(), piece.as_bytes(), line] {
         let bomb = gzip(filler.repeat((1 << 20) / filler.len())).repeat(300);
-        for (key, value) in [("staging.max_object_bytes", "\"8MiB\""), ("staging.max_ratio", "20")] {
+        for (key, value) in [("staging.max_object_bytes", "\"2MiB\""), ("staging.max_ratio", "5")] {
             let world = World::new(&json().with(key, value));
             world.stage(DAY, "bomb.gz", bomb.clone());
             let (kind, message) = failed(&world, &world.run(DAY).await);
