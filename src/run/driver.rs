@@ -372,7 +372,8 @@ where
                             && error.message().contains(&format!("`{}`: it {DAMAGED}", object.key))
                     });
                     let Some(damaged) = damaged.filter(|_| error.kind() == Kind::Vendor) else { return Err(error) };
-                    left_out.insert(damaged.key.clone(), error.message().to_owned());
+                    let why = error.message().split_once(&format!("it {DAMAGED}: ")).map_or(error.message(), |(_, why)| why);
+                    left_out.insert(damaged.key.clone(), why.to_owned());
                 }
                 done => return done,
             }

@@ -18,6 +18,8 @@ mod cases;
 mod command;
 /// When a landed record is the staged one: the one definition.
 mod equality;
+/// Days that go wrong: broken reads, damage, limits, quarantine.
+mod faults;
 /// The Lambda function: events in, answers, errors and log lines out.
 mod function;
 /// Days that nobody thought of.

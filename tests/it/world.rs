@@ -43,7 +43,8 @@ impl Configuration {
         self
     }
 
-    pub fn settings(&self) -> Settings {
+    /// The file, as `dayport.toml`.
+    pub fn text(&self) -> String {
         let mut text = String::new();
         for (section, keys) in &self.keys {
             if section != "destination" {
@@ -52,6 +53,11 @@ impl Configuration {
         }
         text.push_str(&self.more);
         push_section(&mut text, "[[destination]]", &self.keys["destination"]);
+        text
+    }
+
+    pub fn settings(&self) -> Settings {
+        let text = self.text();
         let environment = Environment { threads: 2, temp_dir: std::env::temp_dir(), ..Environment::default() };
         parse(&text, &environment).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
@@ -101,8 +107,16 @@ impl World {
 
     /// Runs a day again, as a trigger of that id asks.
     pub async fn run_as(&self, day: &str, force: Option<&str>) -> RunAnswer {
-        let rim =
-            Rim { now_millis: &|| self.now_millis, millis_left: &|| None, on_progress: &|_: Progress| {}, panic_on_object: None };
+        self.run_watched_as(day, force, &|_| {}).await
+    }
+
+    /// Runs a day while somebody hears how far it is.
+    pub async fn run_watched(&self, day: &str, on_progress: &(dyn Fn(Progress) + Sync)) -> RunAnswer {
+        self.run_watched_as(day, None, on_progress).await
+    }
+
+    async fn run_watched_as(&self, day: &str, force: Option<&str>, on_progress: &(dyn Fn(Progress) + Sync)) -> RunAnswer {
+        let rim = Rim { now_millis: &|| self.now_millis, millis_left: &|| None, on_progress, panic_on_object: None };
         let stores = Stores { staging: &self.staging, state: &self.state, customer: &self.customer };
         let asked = Asked { day: day.parse().unwrap(), force, configuration: "configuration" };
         run_day(&rim, &self.settings, &self.settings.destinations[0], stores, asked).await
@@ -116,38 +130,63 @@ impl World {
         answer
     }
 
-    pub fn manifest(&self, day: &str) -> Manifest {
-        let key = format!("_dayport/{day}.json");
-        Manifest::parse(std::str::from_utf8(&self.customer.object(&key).unwrap()).unwrap()).unwrap()
-    }
-
-    /// The tables of a day: their columns, and their rows in the order of their files.
-    pub fn rows(&self, day: &str) -> BTreeMap<TableName, (Vec<Column>, Vec<Row>)> {
-        let (manifest, files) = (self.manifest(day), self.files());
-        let tables = manifest.tables.iter().map(|table| {
-            let rows = table.files.iter().flat_map(|file| {
-                let rows = parquet_rows(&files[&file.key]);
-                assert_eq!(rows.len() as u64, file.rows, "{}", file.key);
-                rows
-            });
-            (table.name.clone(), (tree(&table.columns), rows.collect()))
-        });
-        tables.collect()
+    /// What the customer has.
+    pub fn landed(&self) -> Landed {
+        Landed { objects: self.customer.objects() }
     }
 
     /// The lines of the quarantine, in the order of its parts.
     pub fn quarantine(&self) -> Vec<Json> {
-        let parts = self.state.objects().into_iter().filter(|(key, _)| key.contains("/quarantine/"));
-        parts.flat_map(|(_, body)| json_lines(&body)).map(|line| Json::parse(&line).unwrap()).collect()
+        quarantine(&self.state.objects())
     }
 
     /// The staged objects that quarantined records come from.
     pub fn quarantined_objects(&self) -> BTreeSet<String> {
         self.quarantine().iter().map(|line| line.get("object").unwrap().text().unwrap().to_owned()).collect()
     }
+}
 
-    /// The data files that the customer has, by key.
-    pub fn files(&self) -> BTreeMap<String, Bytes> {
-        self.customer.objects().into_iter().filter(|(key, _)| !key.starts_with("_dayport/")).collect()
+/// The lines of the quarantine in a state bucket, in the order of its parts.
+pub fn quarantine(state: &BTreeMap<String, Bytes>) -> Vec<Json> {
+    let parts = state.iter().filter(|(key, _)| key.contains("/quarantine/"));
+    parts.flat_map(|(_, body)| json_lines(body)).map(|line| Json::parse(&line).unwrap()).collect()
+}
+
+/// A customer's bucket, without a prefix.
+pub struct Landed {
+    pub objects: BTreeMap<String, Bytes>,
+}
+
+impl Landed {
+    pub fn manifest(&self, day: &str) -> Manifest {
+        let manifest = &self.objects[&format!("_dayport/{day}.json")];
+        Manifest::parse(std::str::from_utf8(manifest).unwrap()).unwrap()
+    }
+
+    /// The keys of data files.
+    pub fn keys(&self) -> Vec<&str> {
+        self.objects.keys().map(String::as_str).filter(|key| !key.starts_with("_dayport/")).collect()
+    }
+
+    /// The files of a day, by table.
+    pub fn files(&self, day: &str) -> BTreeMap<TableName, Vec<(String, Bytes)>> {
+        let tables = self.manifest(day).tables.into_iter().map(|table| {
+            let files = table.files.into_iter().map(|file| (file.key.clone(), self.objects[&file.key].clone()));
+            (table.name, files.collect())
+        });
+        tables.collect()
+    }
+
+    /// The tables of a day: their columns, and their rows in the order of their files.
+    pub fn rows(&self, day: &str) -> BTreeMap<TableName, (Vec<Column>, Vec<Row>)> {
+        let tables = self.manifest(day).tables.into_iter().map(|table| {
+            let rows = table.files.iter().flat_map(|file| {
+                let rows = parquet_rows(&self.objects[&file.key]);
+                assert_eq!(rows.len() as u64, file.rows, "{}", file.key);
+                rows
+            });
+            (table.name, (tree(&table.columns), rows.collect()))
+        });
+        tables.collect()
     }
 }
