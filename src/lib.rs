@@ -2,14 +2,20 @@
 
 #[cfg(feature = "aws")]
 pub mod access;
+#[cfg(all(feature = "cli", feature = "local"))]
+pub mod cli;
 pub mod columns;
 #[cfg(feature = "aws")]
 pub mod config;
 pub mod domain;
 pub mod files;
+#[cfg(feature = "aws")]
+pub mod handler;
 #[cfg(feature = "local")]
 pub mod local;
 pub mod records;
+#[cfg(feature = "aws")]
+pub mod report;
 #[cfg(feature = "aws")]
 pub mod run;
 #[cfg(feature = "cli")]

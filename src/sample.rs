@@ -288,6 +288,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_types, reason = "to see where the first member ends")]
     fn objects_are_gzip_zstd_and_plain_some_of_several_members_or_frames() {
         let (objects, _) = day(&spec(3000, 1));
         let starts = |magic: &[u8]| objects.iter().filter(|(_, bytes)| bytes.starts_with(magic)).count();

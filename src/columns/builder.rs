@@ -72,6 +72,8 @@ struct Member {
     /// The key that fills it; none for a column that is filled otherwise.
     key: Option<Box<[u8]>>,
     builder: Builder,
+    /// The last object that had its key.
+    object: u64,
     /// The sibling that holds an `int64` column's numbers as doubles.
     double: Option<usize>,
 }
@@ -83,6 +85,8 @@ struct Members {
     by_folded: HashMap<String, usize>,
     /// Which member came after member `i - 1` the last time (`follow[0]`: first). Most records repeat the order of the one before.
     follow: Vec<usize>,
+    /// How many objects were walked.
+    objects: u64,
 }
 
 enum Found {
@@ -98,10 +102,11 @@ impl Members {
             .iter()
             .map(|column| {
                 let key = (column.role == Role::Value).then(|| column.key().as_bytes().into());
-                Member { key, builder: Builder::new(column), double: None }
+                Member { key, builder: Builder::new(column), object: 0, double: None }
             })
             .collect();
-        let mut members = Members { follow: (0..=list.len()).collect(), list, by_key: HashMap::new(), by_folded: HashMap::new() };
+        let mut members =
+            Members { follow: (0..=list.len()).collect(), list, by_key: HashMap::new(), by_folded: HashMap::new(), objects: 0 };
         for (position, column) in columns.iter().enumerate() {
             match column.role {
                 Role::Value => {
@@ -202,7 +207,9 @@ impl Builder {
         let tape = scope.tape;
         let end = tape.token(object).next;
         let mut variants: Vec<(usize, u32)> = Vec::new();
+        let mut strangers: Vec<u32> = Vec::new();
         let mut after = 0;
+        members.objects += 1;
         let mut at = object + 1;
         while at < end {
             let key = tape.token(at);
@@ -213,12 +220,19 @@ impl Builder {
                 continue;
             }
             let position = match members.find(after, &key, scope) {
-                Found::Exact(position) => position,
+                Found::Exact(position) => {
+                    if members.had_already(position) {
+                        return Fit::Repeat;
+                    }
+                    position
+                }
                 Found::Variant(position) => {
+                    strangers.push(key_at);
                     variants.push((position, key_at));
                     continue;
                 }
                 Found::None => {
+                    strangers.push(key_at);
                     if tape.is_nothing(value_at) {
                         continue;
                     }
@@ -235,6 +249,9 @@ impl Builder {
                 Fit::Taken => {}
                 other => return other,
             }
+        }
+        if strangers.len() > 1 && !tape.knows_repeats() && has_repeats(tape, &strangers, scope.buffer) {
+            return Fit::Repeat;
         }
         for (position, key_at) in variants {
             let fit = members.put_variant(position, row, object, key_at, above, scope);
@@ -448,6 +465,13 @@ impl Builder {
 }
 
 impl Members {
+    /// Whether the object at hand had the member's own key before.
+    #[inline]
+    fn had_already(&mut self, position: usize) -> bool {
+        let objects = self.objects;
+        self.list.get_mut(position).is_some_and(|member| std::mem::replace(&mut member.object, objects) == objects)
+    }
+
     /// Puts the value at `value_at` into member `position`, in row `row`; what does not fit is rescued, or, within a list, a misfit of the list.
     #[inline]
     fn put(
@@ -528,6 +552,18 @@ impl Builder {
             self.nulls.append_non_null();
         }
     }
+}
+
+/// Whether two of these keys are the same.
+fn has_repeats(tape: &Tape, keys: &[u32], buffer: &[u8]) -> bool {
+    let text = |key: &u32| {
+        let mut text = Vec::new();
+        unescape(&tape.token(*key), buffer, &mut text);
+        text
+    };
+    let mut texts: Vec<Vec<u8>> = keys.iter().map(text).collect();
+    texts.sort_unstable();
+    texts.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
 }
 
 fn has_key(tape: &Tape, object: u32, wanted: &[u8], buffer: &[u8]) -> bool {

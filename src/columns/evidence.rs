@@ -148,6 +148,9 @@ pub struct Limits {
 /// Keys longer than this are never columns, in bytes: catalogues keep names in places that are far shorter.
 const LONGEST_KEY: usize = 1_024;
 
+/// The most keys that one key is compared with: beyond that marking all repeats of the record is cheaper.
+const MOST_COMPARED: usize = 64;
+
 /// The kinds seen at every path that is not pinned, of one table.
 ///
 /// Two pieces of evidence from consecutive parts of the input, made over the same base, [`absorb`](Evidence::absorb) to what one over both parts would be:
@@ -278,16 +281,24 @@ impl Evidence {
         let mut at = object + 1;
         let mut after = 0;
         while at < end {
+            let key_at = at;
             let key = tape.token(at);
             let value_at = at + 1;
             at = tape.token(value_at).next;
-            if key.is_repeated() || tape.is_nothing(value_at) {
+            if key.is_repeated() {
+                continue;
+            }
+            if tape.is_nothing(value_at) {
+                // It counts for nothing, but it overrides what the same key had before.
+                if !tape.knows_repeats() && may_repeat(tape, object, key_at, buffer) {
+                    return Err(Repeats);
+                }
                 continue;
             }
             let Some(member) = self.find(node, after, &key, buffer, most) else { continue };
             after += 1;
             let watched = self.node_mut(member);
-            if watched.stamp == stamp && watched.key.as_bytes() == key.inner(buffer) {
+            if watched.stamp == stamp && !tape.knows_repeats() {
                 return Err(Repeats);
             }
             watched.stamp = stamp;
@@ -438,6 +449,22 @@ impl Evidence {
     pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
+}
+
+/// Whether an earlier key of the object could be the same as the one at `key_at`; who wants to know has to mark the repeats.
+fn may_repeat(tape: &Tape, object: u32, key_at: u32, buffer: &[u8]) -> bool {
+    let key = tape.token(key_at);
+    let mut at = object + 1;
+    let mut looked_at = 0;
+    while at < key_at {
+        let earlier = tape.token(at);
+        looked_at += 1;
+        if earlier.is_escaped() || key.is_escaped() || looked_at > MOST_COMPARED || earlier.inner(buffer) == key.inner(buffer) {
+            return true;
+        }
+        at = tape.token(at + 1).next;
+    }
+    false
 }
 
 impl Node {

@@ -49,13 +49,6 @@ impl Rescue {
         &self.object
     }
 
-    /// Whether the record gave two values for one pointer: it repeats a key, and only the last counts.
-    pub(crate) fn has_repeats(&self) -> bool {
-        let mut sorted: Vec<&str> = self.pointers.iter().map(String::as_str).collect();
-        sorted.sort_unstable();
-        sorted.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
-    }
-
     /// The pointers of the rescued values, in order.
     pub(crate) fn pointers(&self) -> &[String] {
         &self.pointers

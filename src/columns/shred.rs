@@ -56,7 +56,7 @@ impl Shredder {
     /// that could change the schema: a key without a column, or a fraction in an `int64` column that was learned.
     pub fn append(&mut self, tape: &mut Tape, buffer: &[u8], time: Option<(u32, i64)>) -> bool {
         self.record_had_surprise = false;
-        if self.walk(tape, buffer, time) == Fit::Repeat || self.rescue.has_repeats() {
+        if self.walk(tape, buffer, time) == Fit::Repeat {
             // Rare: a key stands twice in one object, and the last one counts. Marked, the walk passes the others over.
             tape.drop_repeats(buffer);
             self.root.truncate(self.root.len());

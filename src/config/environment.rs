@@ -108,6 +108,7 @@ impl Default for Environment {
 impl Environment {
     /// Reads the process's environment. A variable that is empty or not UTF-8 counts as not set.
     #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
     pub fn capture() -> Environment {
         let threads = available_parallelism().map_or(1, usize::from);
         Environment { threads, temp_dir: env::temp_dir(), ..Environment::from_lookup(|name| env::var(name).ok()) }

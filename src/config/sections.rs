@@ -14,7 +14,9 @@ use super::values::{self, Ruled, printable, shown};
 use super::written::{Fields, Report, in_order};
 use super::{MIB, destination};
 use crate::domain::layout::Prefix;
-use crate::domain::settings::{NewColumns, OnDamagedObject, Parquet, Run, ScratchBudget, Settings, Staging, State, Table};
+use crate::domain::settings::{
+    CHUNK_BYTES, NewColumns, OnDamagedObject, Parquet, Run, ScratchBudget, Settings, Staging, State, Table,
+};
 use crate::domain::table::{SyncMode, TableName};
 
 /// The most bytes that a size may say: the largest object that S3 keeps in 10,000 parts of 5 GiB.
@@ -174,6 +176,7 @@ fn run(fields: &Fields<'_>, environment: &Environment) -> (Run, Origin) {
         shard_size: fields.ready("shard_size", |value| values::size(value, 1, MOST_BYTES)),
         threads: fields.get("threads", |value| values::whole(value, 1, 256)).unwrap_or(environment.threads.clamp(1, 256)),
         memory_budget: fields.get("memory_budget", |value| values::size(value, 1, MOST_BYTES)).unwrap_or(default_memory),
+        chunk_bytes: CHUNK_BYTES,
         part_size: fields.ready("part_size", |value| values::size(value, 5 * MIB, 5120 * MIB)),
         scratch_dir: fields
             .get("scratch_dir", |value| {

@@ -157,6 +157,7 @@ impl Layout {
 
     /// The key of the manifest of a day: the customer's signal that the day is complete.
     #[must_use]
+    #[expect(clippy::unused_self, reason = "where the manifest lies is the layouts' to say, though both say the same")]
     pub fn manifest_key(self, prefix: &Prefix, day: Day) -> ObjectKey {
         ObjectKey(format!("{prefix}_dayport/{day}.json"))
     }

@@ -50,6 +50,7 @@ pub enum Role {
 }
 
 impl Role {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference to what it may skip")]
     fn is_value(&self) -> bool {
         *self == Role::Value
     }
@@ -111,6 +112,7 @@ pub struct Column {
     pub since: Day,
     /// Its type.
     #[serde(rename = "type")]
+    #[expect(clippy::struct_field_names, reason = "`type` is taken by the language")]
     pub column_type: Type,
 }
 

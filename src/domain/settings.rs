@@ -100,6 +100,9 @@ pub struct State {
     pub lease: Duration,
 }
 
+/// Unpacked bytes of a chunk: small enough for every worker to have some, large enough that handing one over costs nothing beside it.
+pub const CHUNK_BYTES: usize = 4 << 20;
+
 /// `[run]`: how a run works.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -117,6 +120,9 @@ pub struct Run {
     pub threads: usize,
     /// The most bytes that everything buffered may take.
     pub memory_budget: u64,
+    /// Unpacked bytes that a worker takes at a time. No key sets it: it is always [`CHUNK_BYTES`], but where a test proves that nothing which
+    /// lands depends on it.
+    pub chunk_bytes: usize,
     /// Bytes of one part of a multipart upload.
     pub part_size: u64,
     /// Where encoded bytes wait when they don't fit in memory.

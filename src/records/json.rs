@@ -104,6 +104,7 @@ pub struct Tape {
     tokens: Vec<Token>,
     open: Vec<u32>,
     findings: Findings,
+    knows_repeats: bool,
 }
 
 /// What the reader expects next.
@@ -145,6 +146,7 @@ impl Tape {
         self.tokens.clear();
         self.open.clear();
         self.findings = Findings::default();
+        self.knows_repeats = false;
         let mut position = at;
         let mut expect = Expect::Value;
         let mut too_deep: Vec<u8> = Vec::new();
@@ -248,6 +250,7 @@ impl Tape {
 
     /// Marks each key that a later equal key (escapes decoded) of the same object overrides; says whether there was any.
     pub fn drop_repeats(&mut self, buffer: &[u8]) -> bool {
+        self.knows_repeats = true;
         let mut any = false;
         let mut last: std::collections::HashMap<Vec<u8>, usize> = std::collections::HashMap::new();
         for object in 0..self.tokens.len() {
@@ -272,6 +275,12 @@ impl Tape {
             }
         }
         any
+    }
+
+    /// Whether the repeats are marked already.
+    #[must_use]
+    pub fn knows_repeats(&self) -> bool {
+        self.knows_repeats
     }
 
     fn went_too_deep(&self, max_depth: usize) -> bool {

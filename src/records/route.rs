@@ -387,7 +387,7 @@ mod tests {
         for (record, table) in [
             (format!(r#"{{"event_name":"Pageview",{at}}}"#), Some("pageview_events")),
             (format!(r#"{{"event_name":"a",{at},"event_n\u0061me":"B"}}"#), Some("b_events")),
-            (format!(r#"{{"event_name":"a","table":"aliases"}}"#), Some("aliases")),
+            (r#"{"event_name":"a","table":"aliases"}"#.to_owned(), Some("aliases")),
             (format!(r#"{{"event_name":"a","table":"nope",{at}}}"#), Some("a_events")),
             (format!(r#"{{"event_name":"a","properties":{{"event_name":"b"}},{at}}}"#), Some("a_events")),
             (format!(r#"{{"event_name":" ",{at}}}"#), None),

@@ -453,8 +453,8 @@ mod tests {
             1_u128..300_000_000_000]) {
             let nanos = match number {
                 ..100_000_000_000 => number * 1_000_000_000,
-                ..100_000_000_000_000 => number * 1_000_000,
-                ..100_000_000_000_000_000 => number * 1_000,
+                100_000_000_000..100_000_000_000_000 => number * 1_000_000,
+                100_000_000_000_000..100_000_000_000_000_000 => number * 1_000,
                 _ => number,
             };
             let expected = i64::try_from(nanos / 1000).ok().filter(|micros| (1..FIRST_REFUSED).contains(micros));

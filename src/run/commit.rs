@@ -190,3 +190,45 @@ where
 {
     journal::note_phase(lease.store(), lease.paths(), commit.run.day, commit.commit.generation, phase, error).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::testing::FakeClock;
+    use crate::store::memory::MemoryBucket;
+
+    fn is_send<T: Send>(_: T) {}
+
+    /// The runtime moves an invocation's work between threads.
+    #[test]
+    fn what_a_run_awaits_can_move_between_threads() {
+        type Held = Lease<'static, MemoryBucket, FakeClock>;
+        type Notes = Journal<'static, MemoryBucket>;
+        fn all<'a>(lease: &'a Held, notes: &'a mut Notes, customer: &'a MemoryBucket, list: &CommitDocument, day: Day) {
+            is_send(notes.abort_orphans(customer));
+            is_send(notes.record_shard(journal::Pass::First, journal::ShardDone::default()));
+            let notes: &Notes = notes;
+            is_send(commit(lease, notes, customer, list.clone(), 0));
+            is_send(roll_forward(lease, customer, day, 0));
+            is_send(lease.keep());
+            is_send(lease.begin(day, None, 0));
+            is_send(notes.record_uploads(&[]));
+            is_send(notes.fix("guess", 0));
+        }
+        async fn others(
+            store: &MemoryBucket,
+            clock: &FakeClock,
+            paths: &Paths,
+            head: &crate::run::head::Head,
+            open: &OpenRun,
+            day: Day,
+        ) {
+            is_send(crate::run::lease::acquire(store, clock, paths, std::time::Duration::ZERO, "x"));
+            is_send(crate::run::compose::earlier(store, paths, head, day));
+            is_send(crate::run::registry::load_all(store, paths, head));
+            is_send(Journal::begin(store, paths, day, open, "x", &journal::Fingerprint::default(), &[]));
+        }
+        let _: fn(&'static Held, &'static mut Notes, &'static MemoryBucket, &CommitDocument, Day) = all;
+        let _ = others;
+    }
+}

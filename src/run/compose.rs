@@ -170,20 +170,14 @@ pub fn compose(composition: Composition<'_>) -> Result<CommitDocument> {
     if layout.replaces_snapshots() {
         for shard in &mut shards {
             let Some(table) = shard.snapshot.clone() else { continue };
-            match stays(shard, &table, head, day, settings, destination) {
-                Some(why) => {
-                    notes.push(why.note(&table));
-                    leave(shard);
-                }
-                None => {
-                    let swap = swap(
-                        shard,
-                        head.snapshots.get(&table).map(|pointer| &pointer.files),
-                        earlier.broken_snapshots.get(&table),
-                    );
-                    swaps.insert(table, swap);
-                }
+            if let Some(why) = stays(shard, &table, head, day, settings, destination) {
+                notes.push(why.note(&table));
+                leave(shard);
+                continue;
             }
+            let standing = head.snapshots.get(&table).map(|pointer| &pointer.files);
+            let swap = swap(shard, standing, earlier.broken_snapshots.get(&table));
+            swaps.insert(table, swap);
         }
     }
 

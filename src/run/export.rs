@@ -186,7 +186,8 @@ impl Export<'_> {
         let backlog = Arc::new(AtomicU64::new(0));
         let staging_rules = &self.settings.staging;
         let sizes: Vec<u64> = objects.iter().map(|object| object.size).collect();
-        let unpacker = |at: usize| Unpacker::new(staging_rules, sizes.get(at).copied().unwrap_or_default());
+        let chunk_bytes = self.settings.run.chunk_bytes;
+        let unpacker = |at: usize| Unpacker::new(staging_rules, chunk_bytes, sizes.get(at).copied().unwrap_or_default());
         let crew = Arc::new(Crew::new(rules, self.planner(pass), gather, unpacker, to_sink, to_quarantine, Arc::clone(&backlog)));
         let _stop = StopOnDrop(&crew);
         let workers: Vec<_> = (0..threads)
@@ -198,7 +199,7 @@ impl Export<'_> {
 
         let sink_rules = SinkRules {
             part_size: self.settings.run.part_size,
-            waiting_bytes: (self.settings.run.memory_budget / 8).max(8 << 20),
+            waiting_bytes: self.settings.run.memory_budget / 8,
             lanes: LANES,
             scratch: self.scratch,
             content_type: self.destination.format.content_type(),

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::document::FORM;
+use super::document::{FORM, hex};
 use crate::domain::error::{Error, Result};
 use crate::domain::run::{Day, Transfer};
 use crate::domain::table::TableName;
@@ -94,6 +94,12 @@ pub enum Begun {
 pub struct Head {
     /// The document's form.
     pub form: u32,
+    /// The destination's name.
+    #[serde(default)]
+    pub destination: String,
+    /// Its bucket and prefix, `bucket/prefix/`.
+    #[serde(default)]
+    pub place: String,
     /// Who holds the lease: an invocation's nonce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
@@ -261,7 +267,7 @@ impl Head {
         for (table, version) in &self.registry {
             digest.update(format!("{table}\0{version}\0"));
         }
-        digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest.finalize())
     }
 
     fn raise_registry(&mut self, registry: &BTreeMap<TableName, u32>) {
@@ -359,7 +365,7 @@ mod tests {
     fn the_head_stays_small_and_says_when_it_may_have_forgotten() {
         let mut head = Head::new();
         let first = day("2024-01-01");
-        for number in 0..KEPT_COMMITS as i64 + 50 {
+        for number in 0..i64::try_from(KEPT_COMMITS).unwrap() + 50 {
             let of = first.plus_days(number);
             open(head.begin(of, None, 1_000));
             commit(&mut head, of);

@@ -1,9 +1,11 @@
 //! Many calls at once, but never more than a bound.
 
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
+use std::iter::Enumerate;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
+use std::vec::IntoIter;
 
 use crate::domain::error::{Error, Result};
 
@@ -14,23 +16,50 @@ pub const LANES: usize = 16;
 ///
 /// After a failure no further item is begun, those that were are waited for, and the worst failure is returned (of equally bad ones the
 /// first in the items' order).
-pub async fn bounded<I, T, F, R>(items: I, limit: usize, mut work: impl FnMut(T) -> F) -> Result<Vec<R>>
+pub fn bounded<T, F, R, W>(items: impl IntoIterator<Item = T>, limit: usize, work: W) -> Bounded<T, F, R, W>
 where
-    I: IntoIterator<Item = T>,
     F: Future<Output = Result<R>>,
+    W: FnMut(T) -> F,
 {
-    let mut waiting = items.into_iter().enumerate();
-    let mut running: Vec<(usize, Pin<Box<F>>)> = Vec::new();
-    let mut done: BTreeMap<usize, R> = BTreeMap::new();
-    let mut failures: Vec<(usize, Error)> = Vec::new();
-    poll_fn(|context| {
+    // A type of its own, and not an `async fn`, so that the items' iterator is no part of what is awaited: closures in it would keep
+    // the caller's future from moving between threads.
+    let waiting = items.into_iter().collect::<Vec<T>>().into_iter().enumerate();
+    Bounded { waiting, limit: limit.max(1), work, running: Vec::new(), done: BTreeMap::new(), failures: Vec::new() }
+}
+
+/// The work of [`bounded`]; does nothing unless it is awaited.
+#[must_use = "nothing happens unless it is awaited"]
+pub struct Bounded<T, F, R, W> {
+    waiting: Enumerate<IntoIter<T>>,
+    limit: usize,
+    work: W,
+    running: Vec<(usize, Pin<Box<F>>)>,
+    done: BTreeMap<usize, R>,
+    failures: Vec<(usize, Error)>,
+}
+
+impl<T, F, R, W> Future for Bounded<T, F, R, W>
+where
+    T: Unpin,
+    F: Future<Output = Result<R>>,
+    R: Unpin,
+    W: FnMut(T) -> F + Unpin,
+{
+    type Output = Result<Vec<R>>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Bounded { waiting, limit, work, running, done, failures } = self.get_mut();
         loop {
-            while failures.is_empty() && running.len() < limit.max(1) {
+            while failures.is_empty() && running.len() < *limit {
                 let Some((index, item)) = waiting.next() else { break };
                 running.push((index, Box::pin(work(item))));
             }
             if running.is_empty() {
-                return Poll::Ready(());
+                failures.sort_by(|(a, left), (b, right)| right.kind().cmp(&left.kind()).then(a.cmp(b)));
+                return Poll::Ready(match failures.drain(..).next() {
+                    Some((_, error)) => Err(error),
+                    None => Ok(std::mem::take(done).into_values().collect()),
+                });
             }
             let before = running.len();
             running.retain_mut(|(index, future)| match future.as_mut().poll(context) {
@@ -48,12 +77,6 @@ where
                 return Poll::Pending;
             }
         }
-    })
-    .await;
-    failures.sort_by(|(a, left), (b, right)| right.kind().cmp(&left.kind()).then(a.cmp(b)));
-    match failures.into_iter().next() {
-        Some((_, error)) => Err(error),
-        None => Ok(done.into_values().collect()),
     }
 }
 

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What asking for the lease came to.
 pub enum Acquired<'a, S, C> {
     /// It is ours.
-    Held(Lease<'a, S, C>),
+    Held(Box<Lease<'a, S, C>>),
     /// Somebody else works on the destination: their nonce.
     Busy(String),
 }
@@ -65,9 +65,9 @@ where
     C: Clock,
 {
     let key = paths.head();
-    let held = |head, etag, renewed, writes| {
+    let take = |head, etag, renewed, writes| {
         let held = Mutex::new(Held { head, etag, renewed, writes, lost: false });
-        Acquired::Held(Lease { store, clock, paths: paths.clone(), holder: holder.to_owned(), length, held })
+        Acquired::Held(Box::new(Lease { store, clock, paths: paths.clone(), holder: holder.to_owned(), length, held }))
     };
     let begun = clock.now();
     let mut watched: Option<(String, Duration)> = None;
@@ -79,16 +79,16 @@ where
         let asked = clock.now();
         let found = store.read_small(&key).await?;
         let seen = clock.now();
-        let (head, condition) = match found {
+        let (current, condition) = match found {
             None => (Head::new(), Condition::Absent),
             Some((bytes, etag)) => (document::decode::<Head>(&key, &bytes)?, Condition::Unchanged(etag)),
         };
-        if let (Some(current), Condition::Unchanged(etag)) = (head.holder.clone(), &condition) {
-            if current == holder
+        if let (Some(other), Condition::Unchanged(etag)) = (current.holder.clone(), &condition) {
+            if other == holder
                 && let Some(put) = first_put
             {
                 // Our own write, whose answer was lost.
-                return Ok(held(head, etag.clone(), put, writes));
+                return Ok(take(current, etag.clone(), put, writes));
             }
             let since = match &watched {
                 Some((before, since)) if before == etag => *since,
@@ -99,9 +99,9 @@ where
                 }
             };
             let unchanged = asked.saturating_sub(since);
-            if current != holder && unchanged < length {
+            if other != holder && unchanged < length {
                 if has_changed && seen.saturating_sub(begun) >= length {
-                    return Ok(Acquired::Busy(current));
+                    return Ok(Acquired::Busy(other));
                 }
                 let step = (length / 10).clamp(PAUSE, Duration::from_secs(5));
                 clock.sleep(step.min(length.saturating_sub(unchanged))).await;
@@ -116,9 +116,13 @@ where
         first_put.get_or_insert(started);
         let write = format!("{holder}-{writes}");
         writes += 1;
-        let next = Head { holder: Some(holder.to_owned()), counter: head.counter + 1, write, ..head };
+        let mut next = current;
+        (next.destination, next.place) = (paths.destination().to_owned(), paths.place().to_owned());
+        next.holder = Some(holder.to_owned());
+        next.counter += 1;
+        next.write = write;
         match store.put(&key, document::encode(&next)?, "application/json", &condition).await {
-            Ok(Put::Done(etag)) => return Ok(held(next, etag, started, writes)),
+            Ok(Put::Done(etag)) => return Ok(take(next, etag, started, writes)),
             Ok(Put::Lost) => clock.sleep(PAUSE).await,
             Err(error) if error.kind() == Kind::Retryable => failure = Some(error),
             Err(error) => return Err(error),
@@ -311,12 +315,12 @@ mod tests {
     use crate::run::testing::{World, day};
     use crate::store::memory::Fault;
 
-    const LENGTH: Duration = Duration::from_secs(60);
+    const LENGTH: Duration = Duration::from_mins(1);
 
     async fn held<'a>(
         world: &'a World,
         holder: &str,
-    ) -> Lease<'a, crate::store::memory::MemoryBucket, crate::run::testing::FakeClock> {
+    ) -> Box<Lease<'a, crate::store::memory::MemoryBucket, crate::run::testing::FakeClock>> {
         match acquire(&world.state, &world.clock, &world.paths(), LENGTH, holder).await.unwrap() {
             Acquired::Held(lease) => lease,
             Acquired::Busy(other) => panic!("busy: {other}"),
@@ -370,7 +374,7 @@ mod tests {
         tokio::select! {
             biased;
             ended = lease.keep() => panic!("{ended:?}"),
-            () = async { while world.clock.now() - start < LENGTH * 5 { tokio::task::yield_now().await; } } => {}
+            () = async { while world.since(start) < LENGTH * 5 { tokio::task::yield_now().await; } } => {}
         }
         let taken = Head { holder: Some("b".into()), write: "b-0".into(), ..world.head() };
         world.state.insert(&world.paths().head(), document::encode(&taken).unwrap());
@@ -385,7 +389,7 @@ mod tests {
         let start = world.clock.now();
         world.state.die_on(1, Fault::Before);
         lease.keep().await.unwrap_err();
-        assert_eq!(world.clock.now() - start, LENGTH);
+        assert_eq!(world.since(start), LENGTH);
     }
 
     #[tokio::test]
@@ -411,7 +415,7 @@ mod tests {
         lease
             .update(|head| {
                 let done = head.commits.remove(&first).unwrap();
-                for number in 1..=crate::run::head::KEPT_COMMITS as i64 {
+                for number in 1..=i64::try_from(crate::run::head::KEPT_COMMITS).unwrap() {
                     head.commits.insert(first.plus_days(number), done.clone());
                 }
                 Ok(())

@@ -1,5 +1,6 @@
 //! Whole lifecycles against buckets in memory, with fabricated files: what lands, what goes, and what happens when anything fails.
 
+use super::clock::Clock as _;
 use super::commit::roll_forward;
 use super::head::Begun;
 use super::lease::{Acquired, acquire};
@@ -316,9 +317,9 @@ async fn sweep(layout: &str, is_rerun: bool, at_customer: bool, fault: Fault, di
         let target = if at_customer { &world.customer } else { &world.state };
         let calls_before = target.call_count();
         if dies {
-            target.die_on(nth, fault)
+            target.die_on(nth, fault);
         } else {
-            target.fail_on(nth, fault)
+            target.fail_on(nth, fault);
         }
         let first = world.invoke("first", "2026-01-15", force, &staged).await;
         let was_struck = target.call_count() - calls_before >= nth;
@@ -379,21 +380,21 @@ async fn a_watcher_waits_one_lease_for_a_living_holder_and_takes_over_from_a_dea
     let lease = world.settings.state.lease;
     let paths = world.paths();
     let Acquired::Held(living) = acquire(&world.state, &world.clock, &paths, lease, "living").await.unwrap() else { panic!() };
-    let started = super::clock::Clock::now(&world.clock);
+    let started = world.clock.now();
     let watch = acquire(&world.state, &world.clock, &paths, lease, "watcher");
     let (watched, kept) = tokio::join!(watch, async {
         for _ in 0..12 {
             living.renew().await.unwrap();
             tokio::task::yield_now().await;
         }
-        super::clock::Clock::now(&world.clock)
+        world.since(started)
     });
     assert!(matches!(watched.unwrap(), Acquired::Busy(holder) if holder == "living"));
-    assert!(kept - started <= lease + lease / 5, "{:?}", kept - started);
+    assert!(kept <= lease + lease / 5, "{kept:?}");
 
-    let started = super::clock::Clock::now(&world.clock);
+    let started = world.clock.now();
     let Acquired::Held(second) = acquire(&world.state, &world.clock, &paths, lease, "second").await.unwrap() else { panic!() };
-    let waited = super::clock::Clock::now(&world.clock) - started;
+    let waited = world.since(started);
     assert!(waited >= lease && waited <= lease + lease / 10, "{waited:?}");
     let error = living.renew().await.unwrap_err();
     assert_eq!(error.kind(), Kind::Retryable);
@@ -418,9 +419,10 @@ async fn a_stalled_holder_that_wakes_after_a_takeover_changes_nothing() {
     let mut last = None;
     for shard in &plan.shards {
         let done = world.export(&journal, &world.customer, &plan, shard, of, &staged).await.unwrap();
-        match shard.number + 1 == plan.shards.len() as u32 {
-            true => last = Some(done),
-            false => journal.record_shard(super::journal::Pass::First, done).await.unwrap(),
+        if Some(shard) == plan.shards.last() {
+            last = Some(done);
+        } else {
+            journal.record_shard(super::journal::Pass::First, done).await.unwrap();
         }
     }
     // It stalls before the last shard is noted. Another comes, aborts that shard's uploads, and commits the same re-run.

@@ -307,8 +307,7 @@ mod tests {
         let plan = planned(&with_snapshots, &settings());
         assert_eq!(plan.shard_size, 800);
         assert!(plan.shards.len() <= 1000);
-        let numbers: Vec<u32> = plan.shards.iter().map(|shard| shard.number).collect();
-        assert_eq!(numbers, (0..plan.shards.len() as u32).collect::<Vec<u32>>());
+        assert!(plan.shards.iter().zip(0..).all(|(shard, number)| shard.number == number));
         let read: Vec<ObjectInfo> = plan.shards.into_iter().flat_map(|shard| shard.objects).collect();
         assert_eq!(read, with_snapshots, "every object once, in key order");
     }

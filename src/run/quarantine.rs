@@ -11,6 +11,7 @@ use flate2::write::GzEncoder;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::document::hex;
 use crate::domain::error::{Error, Result};
 use crate::store::ports::{Condition, Write};
 
@@ -89,7 +90,7 @@ impl<'a> QuarantineLine<'a> {
             text,
             base64: text.is_none().then(|| STANDARD.encode(self.bytes)),
             length: self.cut.as_ref().map(|cut| cut.length),
-            sha256: self.cut.as_ref().map(|cut| cut.sha256.iter().map(|byte| format!("{byte:02x}")).collect()),
+            sha256: self.cut.as_ref().map(|cut| hex(&cut.sha256)),
         };
         let mut line = serde_json::to_vec(&written).map_err(|error| {
             Error::bug("a quarantined record could not be written as JSON, please report it").with_source(error)

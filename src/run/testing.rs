@@ -25,8 +25,8 @@ use crate::domain::layout::{FilePlace, Layout, Prefix};
 use crate::domain::run::Day;
 use crate::domain::schema::{Column, Role, TableSchema, Type};
 use crate::domain::settings::{
-    Checksum, Credentials, Destination, NewColumns, OnDamagedObject, Parquet, PartitionBy, Run, ScratchBudget, Settings, Staging,
-    State, Table,
+    CHUNK_BYTES, Checksum, Credentials, Destination, NewColumns, OnDamagedObject, Parquet, PartitionBy, Run, ScratchBudget,
+    Settings, Staging, State, Table,
 };
 use crate::domain::table::{SyncMode, TableName};
 use crate::store::memory::MemoryBucket;
@@ -78,7 +78,7 @@ pub(crate) fn settings() -> Settings {
             s3_bucket: "state".into(),
             s3_prefix: Prefix::parse("dayport").unwrap(),
             s3_region: None,
-            lease: Duration::from_secs(60),
+            lease: Duration::from_mins(1),
         },
         run: Run {
             function_role_arn: None,
@@ -88,13 +88,14 @@ pub(crate) fn settings() -> Settings {
             shard_size: 100,
             threads: 1,
             memory_budget: 1 << 30,
+            chunk_bytes: CHUNK_BYTES,
             part_size: 16 << 20,
             scratch_dir: PathBuf::from("scratch"),
             scratch_budget: ScratchBudget::Bytes(0),
             max_quarantine_ratio: 0.01,
             max_quarantine_records: 1000,
             max_tables: 1000,
-            deadline_margin: Duration::from_secs(60),
+            deadline_margin: Duration::from_mins(1),
         },
         event_columns: Vec::new(),
         tables: BTreeMap::from([
@@ -183,6 +184,10 @@ impl World {
             now_millis: 1_768_546_800_000,
             build: "build 1".into(),
         }
+    }
+
+    pub(crate) fn since(&self, start: Duration) -> Duration {
+        self.clock.now().saturating_sub(start)
     }
 
     pub(crate) fn paths(&self) -> Paths {

@@ -54,6 +54,7 @@ async fn uploaded<S: Store>(store: &S, key: &str, parts: &[Vec<u8>]) -> Upload {
     Upload { key: key.to_owned(), id, parts: sent, size: whole.bytes(), checksum: Some(whole.base64()) }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "a remainder of 251")]
 fn bytes(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|n| (n.wrapping_mul(31).wrapping_add(n >> 8).wrapping_add(seed) % 251) as u8).collect()
 }

@@ -37,7 +37,7 @@ pub struct Call {
 ///
 /// It keeps S3's promises as the ports state them: strong consistency, listing in UTF-8 byte order, uploads invisible until they are
 /// completed, a repeated completion answered alike, `NoSuchUpload` after an abort, conditional writes where one of two wins, part
-/// sizes and checksums checked, ETags made from content alone. What it leaves out on purpose: permissions, regions, versions, delays.
+/// sizes and checksums checked, `ETag`s made from content alone. What it leaves out on purpose: permissions, regions, versions, delays.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryBucket {
     inner: Arc<Mutex<Inner>>,

@@ -39,9 +39,16 @@ pub(super) fn list_of(parts: &[CompletedPart]) -> CompletedMultipartUpload {
     CompletedMultipartUpload::builder().set_parts(Some(parts.to_vec())).build()
 }
 
+// A macro, since the builder's type is long; a part may be given as a list of one.
 macro_rules! complete {
     ($world:expr, $key:expr, $id:expr, $parts:expr) => {
-        $world.client.complete_multipart_upload().bucket(BUCKET).key($key).upload_id($id).multipart_upload(list_of(&$parts))
+        $world
+            .client
+            .complete_multipart_upload()
+            .bucket(BUCKET)
+            .key($key)
+            .upload_id($id)
+            .multipart_upload(list_of($parts.as_ref()))
     };
 }
 pub(super) use complete;
@@ -112,7 +119,7 @@ async fn a_small_upload_of_one_part_and_an_empty_one_are_completed() {
     for body in [&b"small"[..], b""] {
         let id = world.create("a").await;
         let part = world.part("a", &id, 7, body).await;
-        let done = complete!(world, "a", &id, [part]).send().await.unwrap();
+        let done = complete!(world, "a", &id, std::slice::from_ref(&part)).send().await.unwrap();
         assert!(done.e_tag().unwrap().ends_with("-1\""));
         assert_eq!(world.get("a").await, body);
     }
@@ -256,7 +263,7 @@ async fn a_completion_may_have_a_condition() {
     world.put("a", "there").await;
     let id = world.create("a").await;
     let part = world.part("a", &id, 1, b"new").await;
-    let complete = complete!(world, "a", &id, [part]);
+    let complete = complete!(world, "a", &id, std::slice::from_ref(&part));
     assert_eq!(refusal(complete.clone().if_none_match("*").send().await), refused(412, "PreconditionFailed"));
     assert_eq!(world.get("a").await, b"there");
     complete.send().await.unwrap();

@@ -353,7 +353,7 @@ async fn checksums_are_kept_and_shown_to_who_asks() {
         assert_eq!(shown.checksum_crc64_nvme(), put.checksum_crc64_nvme());
         assert_eq!(shown.checksum_sha1(), put.checksum_sha1());
         assert_eq!(shown.checksum_sha256(), put.checksum_sha256());
-        assert_eq!(shown.checksum_type().map(|kind| kind.as_str()), Some("FULL_OBJECT"));
+        assert_eq!(shown.checksum_type().map(aws_sdk_s3::types::ChecksumType::as_str), Some("FULL_OBJECT"));
     }
 }
 

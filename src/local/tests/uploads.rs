@@ -60,7 +60,7 @@ async fn an_upload_survives_a_killed_server_and_half_a_part_is_never_seen() {
     assert_eq!(files_of(&temporary), Vec::<PathBuf>::new());
     let listed = world.client.list_parts().bucket(BUCKET).key("deep/a").upload_id(&id);
     let listed = listed.send().await.unwrap();
-    let numbers: Vec<_> = listed.parts().iter().filter_map(|part| part.part_number()).collect();
+    let numbers: Vec<_> = listed.parts().iter().filter_map(aws_sdk_s3::types::Part::part_number).collect();
     assert_eq!(numbers, [1]);
 
     let second = world.part("deep/a", &id, 2, b"end").await;
@@ -160,7 +160,8 @@ async fn received_parts_are_listed_in_pages() {
     }
     let list = world.client.list_parts().bucket(BUCKET).key("a").upload_id(&id).max_parts(3);
     let first = list.clone().send().await.unwrap();
-    let numbers = |page: &[aws_sdk_s3::types::Part]| -> Vec<i32> { page.iter().filter_map(|part| part.part_number()).collect() };
+    let numbers =
+        |page: &[aws_sdk_s3::types::Part]| -> Vec<i32> { page.iter().filter_map(aws_sdk_s3::types::Part::part_number).collect() };
     assert_eq!(numbers(first.parts()), [1, 2, 3]);
     assert_eq!(first.parts()[0].size(), Some(6));
     assert_eq!(first.parts()[0].checksum_crc64_nvme(), Some(crc64(b"part 1").as_str()));

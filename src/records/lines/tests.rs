@@ -1,5 +1,18 @@
 //! Chunks: the same ones however the bytes come, and the same values and rejects whatever the chunk size.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::cast_possible_truncation,
+    clippy::naive_bytecount,
+    clippy::format_push_string,
+    clippy::type_complexity,
+    reason = "a test may end at the first surprise"
+)]
+
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 

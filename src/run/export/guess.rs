@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::Export;
 use super::chunk::{ChunkInput, ObjectRule};
-use super::unpack::{CHUNK_BYTES, Unpacker};
+use super::unpack::Unpacker;
 use crate::columns::evidence::Evidence;
 use crate::columns::pin::decide;
 use crate::domain::error::{Error, Kind, Result};
 use crate::domain::schema::TableSchema;
-use crate::domain::settings::NewColumns;
+use crate::domain::settings::{CHUNK_BYTES, NewColumns};
 use crate::domain::table::TableName;
 use crate::records::json::Tape;
 use crate::records::reader::{Place, Reader, Visit};
@@ -72,7 +72,7 @@ impl Export<'_> {
             .read_from(&object.key, 0, &object.etag)
             .await
             .map_err(|error| error.context(format!("staged object `{}`", object.key)))?;
-        let mut unpacker = Unpacker::new(&self.settings.staging, object.size);
+        let mut unpacker = Unpacker::new(&self.settings.staging, CHUNK_BYTES, object.size);
         let mut chunks = Vec::new();
         let mut seen = 0;
         while seen < most {

@@ -12,10 +12,6 @@ use crate::records::lines::{Chunk, LongReason, Splitter};
 use crate::records::reader::Place;
 use crate::records::route::Reason;
 
-/// Unpacked bytes of a chunk. Fixed, since pages of files depend on it through nothing but the order of records: it is not a setting so that
-/// nobody has to prove that again.
-pub const CHUNK_BYTES: usize = 4 << 20;
-
 /// The words that mark the error of a damaged object: `on_damaged_object = "skip"` may leave it out.
 pub const DAMAGED: &str = "is damaged";
 
@@ -30,14 +26,14 @@ pub struct Unpacker {
 }
 
 impl Unpacker {
-    /// For one object of `size` staged bytes.
+    /// For one object of `size` staged bytes, in chunks of about `chunk_bytes`.
     #[must_use]
-    pub fn new(staging: &Staging, size: u64) -> Unpacker {
+    pub fn new(staging: &Staging, chunk_bytes: usize, size: u64) -> Unpacker {
         let limits = DecodeLimits { max_object_bytes: staging.max_object_bytes, max_ratio: staging.max_ratio };
         let max_record = usize::try_from(staging.max_record_bytes).unwrap_or(usize::MAX);
         Unpacker {
             decoder: Decoder::new(limits, size),
-            splitter: Splitter::new(CHUNK_BYTES, max_record),
+            splitter: Splitter::new(chunk_bytes, max_record),
             input: VecDeque::new(),
             is_unpacked: false,
             has_more: false,

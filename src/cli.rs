@@ -1,0 +1,179 @@
+//! The command line: what can be asked for, and the same calls that the function makes.
+
+mod local;
+mod run;
+mod sample;
+mod signals;
+mod terminal;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::Environment;
+use crate::domain::error::Result;
+use crate::domain::run::Day;
+
+pub use self::terminal::Terminal;
+
+/// Lands a day of staged event data in each customer's own S3 bucket: typed, once, all or nothing.
+#[derive(Debug, Parser)]
+#[command(name = "dayport", version, disable_help_subcommand = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// A command.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Land a day, or several, in every destination or in those that are named
+    Run(RunArguments),
+    /// Serve S3 from a folder on this machine, for trying things without an account
+    Local(LocalArguments),
+    /// Make a sample day of staged records
+    Sample(SampleArguments),
+}
+
+/// `dayport run`.
+#[derive(Args, Debug)]
+#[command(override_usage = "dayport run [--config FILE] (--date DAY | --from DAY --to DAY) [OPTIONS]")]
+pub struct RunArguments {
+    /// The configuration: a path, or s3://bucket/key [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+    /// The day to land, such as 2026-01-15
+    #[arg(long, value_name = "DAY", required_unless_present = "from", conflicts_with_all = ["from", "to"])]
+    pub date: Option<Day>,
+    /// The first of several days
+    #[arg(long, value_name = "DAY", requires = "to")]
+    pub from: Option<Day>,
+    /// The last of them
+    #[arg(long, value_name = "DAY", requires = "from")]
+    pub to: Option<Day>,
+    /// Only this destination; may be given several times [default: every enabled one]
+    #[arg(long = "destination", value_name = "NAME")]
+    pub destinations: Vec<String>,
+    /// Run a day again that is committed already
+    #[arg(long)]
+    pub force: bool,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// How an answer is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For a person
+    Text,
+    /// As the function answers
+    Json,
+}
+
+/// `dayport local`.
+#[derive(Args, Debug)]
+pub struct LocalArguments {
+    /// The folder to serve; each folder in it is a bucket
+    #[arg(long, value_name = "DIR")]
+    pub root: PathBuf,
+    /// The port on 127.0.0.1; 0 takes any that is free
+    #[arg(long, default_value_t = 9100)]
+    pub port: u16,
+}
+
+/// `dayport sample`.
+#[derive(Args, Debug)]
+pub struct SampleArguments {
+    /// The day that the records are of
+    #[arg(long, value_name = "DAY")]
+    pub date: Day,
+    /// Records in all; a million take about 1.2 GB of JSON
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub records: u64,
+    /// Another seed gives other records of the same kinds
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Where to: a folder, or s3://bucket/prefix/
+    #[arg(long, value_name = "DIR-OR-S3")]
+    pub out: String,
+    /// Objects to cut the events into
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub objects: u32,
+    /// Pack every object as gzip, not also as zstd and plain text
+    #[arg(long)]
+    pub gzip_only: bool,
+}
+
+/// Does what was asked for. What was asked goes to standard output, all else to standard error. The exit code is 0, or 1 where
+/// anything failed (clap itself ends with 2 for arguments that it can't take), or 128 and the signal's number after a signal.
+pub async fn perform(arguments: Arguments, environment: &Environment, terminal: &Terminal) -> ExitCode {
+    let outcome = match arguments.command {
+        Command::Run(arguments) => run::run(&arguments, environment, terminal).await,
+        Command::Local(arguments) => local::serve(arguments, environment, terminal).await,
+        Command::Sample(arguments) => sample::stage(&arguments, terminal).await,
+    };
+    outcome.unwrap_or_else(|error| {
+        for line in error.to_string().lines() {
+            terminal.say(&format!("error ({}): {line}", error.kind()));
+        }
+        ExitCode::FAILURE
+    })
+}
+
+/// The exit code of a command, or the error to print.
+type Outcome = Result<ExitCode>;
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Command, ErrorKind> {
+        let arguments = Arguments::try_parse_from(line.split(' ')).map_err(|error| error.kind());
+        arguments.map(|arguments| arguments.command)
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_takes_a_day_or_several() {
+        for line in [
+            "dayport run --date 2026-01-15",
+            "dayport run --config x.toml --from 2026-01-01 --to 2026-01-15 --force --output json",
+            "dayport run --config s3://b/k --date 2026-01-15 --destination a --destination b --output text",
+        ] {
+            assert!(parsed(line).is_ok(), "{line}");
+        }
+        for (line, expected) in [
+            ("dayport run", ErrorKind::MissingRequiredArgument),
+            ("dayport run --from 2026-01-01", ErrorKind::MissingRequiredArgument),
+            ("dayport run --to 2026-01-01", ErrorKind::MissingRequiredArgument),
+            ("dayport run --date 2026-01-01 --to 2026-01-02 --from 2026-01-01", ErrorKind::ArgumentConflict),
+            ("dayport run --date 2026-1-1", ErrorKind::ValueValidation),
+            ("dayport run --date 2026-01-01 --output xml", ErrorKind::InvalidValue),
+            ("dayport check acme", ErrorKind::InvalidSubcommand),
+        ] {
+            assert_eq!(parsed(line).err(), Some(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn destinations_are_repeated_and_the_rest_has_defaults() {
+        let Ok(Command::Run(run)) = parsed("dayport run --date 2026-01-15 --destination a --destination b") else {
+            panic!("not a run");
+        };
+        assert_eq!((run.destinations, run.force, run.output), (vec!["a".to_owned(), "b".to_owned()], false, Output::Text));
+        let Ok(Command::Sample(sample)) = parsed("dayport sample --date 2026-01-15 --out x") else { panic!("not a sample") };
+        assert_eq!((sample.records, sample.seed, sample.objects, sample.gzip_only), (20_000, 1, 24, false));
+        let Ok(Command::Local(local)) = parsed("dayport local --root x") else { panic!("not local") };
+        assert_eq!(local.port, 9100);
+    }
+}

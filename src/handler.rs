@@ -1,0 +1,284 @@
+//! A request becomes runs, and the runs one answer: which destinations and days, each tried by itself, the worst failure reported.
+
+mod answer;
+#[cfg(feature = "lambda")]
+mod function;
+mod invocation;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tracing::Instrument as _;
+
+use crate::config::{self, Environment, variable};
+use crate::domain::error::{Error, Result};
+use crate::domain::run::{Day, RunId};
+use crate::domain::settings::{Destination, Settings};
+use crate::report::progress::state_name;
+use crate::run::answer::{RunAnswer, RunOutcome};
+use crate::run::driver::{Asked, Rim, Stores, run_day};
+use crate::store::ports::Read as _;
+use crate::store::s3::{Address, Clients, RequestOptions, S3Bucket, Side};
+use crate::trigger::Request;
+
+pub use self::answer::{Answer, Failure};
+#[cfg(feature = "lambda")]
+pub use self::function::Function;
+pub use self::invocation::{Invocation, Nobody, Watcher, now_millis};
+
+/// What comes before the part of a key in a crash point: see [`variable::CRASH_POINT`].
+const PANIC_ON_OBJECT: &str = "panic_on_object=";
+
+/// All that runs are made with: the settings, and a client for each of their buckets.
+pub struct Services {
+    settings: Settings,
+    staging: S3Bucket,
+    state: S3Bucket,
+    customers: BTreeMap<String, S3Bucket>,
+    now_millis: Box<dyn Fn() -> i64 + Send + Sync>,
+    panic_on_object: Option<String>,
+}
+
+impl Services {
+    /// Services over ready settings.
+    #[must_use]
+    pub fn new(settings: Settings, clients: &Clients, environment: &Environment) -> Services {
+        let customer = |destination: &Destination| (destination.name.clone(), clients.destination(destination, None));
+        Services {
+            staging: clients.staging(&settings.staging),
+            state: clients.state(&settings.state),
+            customers: settings.destinations.iter().map(customer).collect(),
+            settings,
+            now_millis: Box::new(now_millis),
+            panic_on_object: panic_on_object(environment),
+        }
+    }
+
+    /// Services over the configuration at `place` (a path, or `s3://bucket/key`), or else where the environment says that it is.
+    ///
+    /// Fails with kind `Vendor` where there is none, or with every mistake in it.
+    pub async fn load(place: Option<&str>, clients: &Clients, environment: &Environment) -> Result<Services> {
+        let Some(place) = place.or(environment.config.as_deref()) else {
+            return Err(Error::vendor(format!(
+                "no configuration is named, set `{}` to its path or `s3://bucket/key` (the command also takes `--config`)",
+                variable::CONFIG
+            )));
+        };
+        let text = read_configuration(place, clients).await?;
+        let settings = config::parse(&text, environment)?;
+        Ok(Services::new(settings, clients, environment))
+    }
+
+    /// The same with another clock: milliseconds since 1970.
+    #[must_use]
+    pub fn with_clock(self, now_millis: impl Fn() -> i64 + Send + Sync + 'static) -> Services {
+        Services { now_millis: Box::new(now_millis), ..self }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    async fn run(&self, turn: &Turn<'_>, force: Option<&str>, invocation: &Invocation, watcher: &dyn Watcher) -> RunAnswer {
+        let Some(customer) = self.customers.get(&turn.destination.name) else {
+            return RunAnswer::failed(&turn.run(), &Error::bug("the destination has no client, please report it"));
+        };
+        let rim = Rim {
+            now_millis: &*self.now_millis,
+            millis_left: &|| invocation.millis_left(),
+            on_progress: &|progress| watcher.progress(progress),
+            panic_on_object: self.panic_on_object.clone(),
+        };
+        let stores = Stores { staging: &self.staging, state: &self.state, customer };
+        let configuration = config::digest_of(turn.destination, &self.settings);
+        let asked = Asked { day: turn.day, force, configuration: &configuration };
+        // On the heap: a run's future is large, and so deep a type that the compiler gives up on what holds it.
+        Box::pin(run_day(&rim, &self.settings, turn.destination, stores, asked)).await
+    }
+}
+
+fn panic_on_object(environment: &Environment) -> Option<String> {
+    let point = environment.crash_point.as_deref()?;
+    let part = point.strip_prefix(PANIC_ON_OBJECT);
+    if part.is_none() {
+        tracing::warn!(point, "`{}` names no crash point, there is `{PANIC_ON_OBJECT}…`", variable::CRASH_POINT);
+    }
+    part.map(str::to_owned)
+}
+
+async fn read_configuration(place: &str, clients: &Clients) -> Result<String> {
+    let bytes = match config::split_s3_url(place)? {
+        None => std::fs::read(place).map_err(|error| {
+            Error::vendor(format!("the configuration `{place}` could not be read, name a file that is there")).with_source(error)
+        })?,
+        Some((bucket, key)) => {
+            let address = Address { bucket: bucket.to_owned(), region: None, path_style: false };
+            let bucket = clients.bucket(&address, None, RequestOptions::default(), Side::Vendor);
+            let found =
+                Box::pin(bucket.read_small(key)).await.map_err(|error| error.context("the configuration could not be read"))?;
+            let missing = || Error::vendor(format!("there is no configuration at `{place}`, put `dayport.toml` there"));
+            found.ok_or_else(missing)?.0.to_vec()
+        }
+    };
+    String::from_utf8(bytes)
+        .map_err(|_| Error::vendor(format!("the configuration `{place}` is not UTF-8 text, write it as such")))
+}
+
+/// One run to be made: a destination, a day, and whether it rests.
+#[derive(Clone, Copy, Debug)]
+struct Turn<'s> {
+    destination: &'s Destination,
+    day: Day,
+    is_paused: bool,
+}
+
+impl Turn<'_> {
+    fn run(&self) -> RunId {
+        RunId { destination: self.destination.name.clone(), day: self.day }
+    }
+}
+
+/// Does what a request asks for, and answers with every run, oldest day first, on one day in the order of the configuration.
+///
+/// Each run is tried, whatever became of those before it. Where any failed, the answer comes with the failure to report. Nothing is
+/// begun where the request names a destination that isn't there, or the invocation's time is too short for the lease.
+pub async fn handle(
+    services: &Services,
+    request: &Request,
+    invocation: &Invocation,
+    watcher: &dyn Watcher,
+) -> Result<Answer, Failure> {
+    let settings = services.settings();
+    if let Some(limit) = invocation.limit() {
+        // Lambda's timeouts are whole seconds; the deadline was made a moment ago.
+        config::check_timeout(settings, Duration::from_secs(limit.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)))?;
+    }
+    let turns = turns(settings, request)?;
+    let force = matches!(request, Request::Days { force: true, .. }).then(|| invocation.id());
+    let margin = settings.run.deadline_margin;
+    let runs =
+        drive(&turns, margin, invocation, watcher, async |turn: &Turn<'_>| services.run(turn, force, invocation, watcher).await)
+            .await;
+    let answer = Answer { runs, truncated: false };
+    match answer.failure() {
+        None => Ok(answer),
+        Some(error) => Err(Failure { error, answer: Some(answer) }),
+    }
+}
+
+/// The runs that a request means, in their order.
+///
+/// A destination that isn't enabled rests, unless it was named by hand. (A scheduled trigger will also cover open runs and missed days:
+/// they belong here, before its own day.)
+fn turns<'s>(settings: &'s Settings, request: &Request) -> Result<Vec<Turn<'s>>> {
+    let names: &[String] = match request {
+        Request::Scheduled { destination, .. } => destination.as_slice(),
+        Request::Days { destinations, .. } => destinations,
+    };
+    for name in names {
+        if !settings.destinations.iter().any(|destination| destination.name == *name) {
+            return Err(unknown(name, &settings.destinations));
+        }
+    }
+    let is_by_hand = matches!(request, Request::Days { .. });
+    let mut turns = Vec::new();
+    for destination in &settings.destinations {
+        let is_named = names.contains(&destination.name);
+        if !names.is_empty() && !is_named {
+            continue;
+        }
+        let is_paused = !destination.enabled && !(is_by_hand && is_named);
+        let days = request.days_for(destination, settings.run.lag_days);
+        turns.extend(days.into_iter().map(|day| Turn { destination, day, is_paused }));
+    }
+    turns.sort_by_key(|turn| turn.day);
+    Ok(turns)
+}
+
+fn unknown(name: &str, destinations: &[Destination]) -> Error {
+    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
+    let nearest = destinations
+        .iter()
+        .map(|destination| destination.name.as_str())
+        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
+        .filter(|known| likeness(known) > 0.3)
+        .map(|known| format!(", did you mean `{known}`?"))
+        .unwrap_or_default();
+    let known: Vec<String> = destinations.iter().map(|destination| format!("`{}`", destination.name)).collect();
+    let shown: String = name.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    Error::vendor(format!("there is no destination `{shown}`{nearest} (there are {})", known.join(", ")))
+}
+
+/// Makes the runs in turn.
+async fn drive(
+    turns: &[Turn<'_>],
+    margin: Duration,
+    invocation: &Invocation,
+    watcher: &dyn Watcher,
+    run: impl AsyncFn(&Turn<'_>) -> RunAnswer,
+) -> Vec<RunAnswer> {
+    let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
+    let mut waiting: BTreeMap<&str, RunOutcome> = BTreeMap::new();
+    let mut answers = Vec::with_capacity(turns.len());
+    for turn in turns {
+        let id = turn.run();
+        let has_no_time = invocation.millis_left().is_some_and(|left| left <= margin);
+        let earlier_day = waiting.get(turn.destination.name.as_str()).copied();
+        let answer = if turn.is_paused {
+            RunAnswer::bare(&id, RunOutcome::Paused)
+        } else if let Some(outcome) = earlier_day {
+            // Never two days of a destination at once, and oldest first.
+            noted(&id, outcome, "not begun: an earlier day of this destination goes first")
+        } else if has_no_time {
+            noted(&id, RunOutcome::Continued, "not begun: this invocation's time ran out")
+        } else {
+            tracing::info!(destination = id.destination, date = %id.day, "run begins");
+            watcher.begins(&id);
+            let span = tracing::info_span!("run", destination = id.destination, date = %id.day);
+            let answer = to_its_end(&id, invocation, || run(turn)).instrument(span).await;
+            let state = state_name(answer.state);
+            tracing::info!(destination = id.destination, date = %id.day, state, seconds = answer.seconds, "run ended");
+            watcher.ended(&answer);
+            answer
+        };
+        if matches!(answer.state, RunOutcome::Busy | RunOutcome::Continued) {
+            waiting.insert(&turn.destination.name, answer.state);
+        }
+        answers.push(answer);
+    }
+    answers
+}
+
+/// Runs once, or, where no deadline makes a run stop before its end, until it has ended. A panic fails this run alone.
+async fn to_its_end<F: Future<Output = RunAnswer>>(id: &RunId, invocation: &Invocation, run: impl Fn() -> F) -> RunAnswer {
+    let mut seconds = 0.0;
+    loop {
+        let mut answer = match AssertUnwindSafe(run()).catch_unwind().await {
+            Ok(answer) => answer,
+            Err(panic) => RunAnswer::failed(id, &bug_of(panic.as_ref())),
+        };
+        seconds += answer.seconds;
+        answer.seconds = seconds;
+        if answer.state != RunOutcome::Continued || invocation.millis_left().is_some() {
+            return answer;
+        }
+    }
+}
+
+fn noted(id: &RunId, outcome: RunOutcome, note: &str) -> RunAnswer {
+    RunAnswer { notes: vec![note.to_owned()], ..RunAnswer::bare(id, outcome) }
+}
+
+/// The bug that a panic is.
+fn bug_of(panic: &(dyn Any + Send)) -> Error {
+    let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::bug(format!("dayport panicked: {}, please report it", answer::one_line(said.unwrap_or("without a message"))))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! The one integration test binary: Dayport as its users meet it, and whole days read back and compared.
+
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test ends at the first surprise"
+)]
+
+/// Every row of `tests/cases/index.tsv`.
+mod cases;
+/// The command line: what it prints, and how it ends.
+mod command;
+/// When a landed record is the staged one: the one definition.
+mod equality;
+/// The Lambda function: events in, answers, errors and log lines out.
+mod function;
+/// Days that nobody thought of.
+mod generated;
+/// JSON values with numbers as they were written: the tests' own reader.
+mod json;
+/// A local S3 with buckets, a configuration and clients, for all the others.
+mod lab;
+/// Landed files, read back by the crates that users have.
+mod landed;
+/// The rooms of the house: who may use whom.
+mod layers;
+/// The README's commands, tables and examples are what the code says.
+mod readme;
+/// A public JSON conformance suite.
+mod suite;
+/// Every file in `events/` is the request that it must be.
+mod trigger;
+/// A vendor, a state bucket and a customer, in memory.
+mod world;
