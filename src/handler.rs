@@ -8,11 +8,13 @@ mod invocation;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tracing::Instrument as _;
 
+use crate::access::credentials::{self, Variables};
 use crate::config::{self, Environment, variable};
 use crate::domain::error::{Error, Result};
 use crate::domain::run::{Day, RunId};
@@ -46,7 +48,11 @@ impl Services {
     /// Services over ready settings.
     #[must_use]
     pub fn new(settings: Settings, clients: &Clients, environment: &Environment) -> Services {
-        let customer = |destination: &Destination| (destination.name.clone(), clients.destination(destination, None));
+        let variables: Variables = Arc::new(config::named_variable);
+        let customer = |destination: &Destination| {
+            let provider = credentials::provider(destination, clients, &variables);
+            (destination.name.clone(), clients.destination(destination, provider))
+        };
         Services {
             staging: clients.staging(&settings.staging),
             state: clients.state(&settings.state),

@@ -31,6 +31,8 @@ pub(super) enum Cause {
     NoCredentials(String),
     /// An answer that is not S3's.
     Unreadable(Option<u16>),
+    /// The credentials could not be had, and whoever provides them said who must act and what to do.
+    Provider(Kind, String),
     /// The request could not be built.
     NotBuilt(String),
 }
@@ -63,6 +65,7 @@ impl Refusal {
                     region: header.or_else(|| body.and_then(|body| region_in(&body, meta.message()))),
                 })
             }
+            _ if let Some(ours) = ours_in(error) => Cause::Provider(ours.kind(), ours.to_string()),
             SdkError::TimeoutError(_) => Cause::TimedOut,
             SdkError::ResponseError(_) => Cause::Unreadable(status_of(error.raw_response())),
             SdkError::DispatchFailure(failure) => {
@@ -106,6 +109,14 @@ impl Refusal {
         }
     }
 
+    /// Whether it is the credentials that S3 does not take, and not what they may do.
+    pub(super) fn is_about_credentials(&self) -> bool {
+        match &self.cause {
+            Cause::Answer(answer) => answer.who(self.operation) == Signer && self.code() != Some("AccessDenied"),
+            _ => false,
+        }
+    }
+
     /// Whether the same bytes may be sent again at once, where the SDK would not: damage on the way, and an error of the moment in
     /// the body of a 200 (a completion's) under a code that it does not know.
     pub(super) fn is_worth_sending_again(&self) -> bool {
@@ -130,12 +141,18 @@ impl Refusal {
             Operation::ListObjectsV2 if target.key.is_empty() => format!("{verb} {whose} `{}`", target.bucket),
             _ => format!("{verb} `{}` in {whose} `{}`", plain(target.key), target.bucket),
         };
+        if let Cause::Provider(_, message) = &self.cause {
+            return Error::new(kind, format!("could not {place}: {message}"));
+        }
         let (why, what_to_do) = self.explain(target);
         let said = self.said();
         Error::new(kind, format!("could not {place} ({said}): {why}, {what_to_do}"))
     }
 
     fn kind(&self, target: &Target<'_>) -> Kind {
+        if let Cause::Provider(kind, _) = &self.cause {
+            return *kind;
+        }
         let side = |side: Side| match side {
             Side::Customer => Kind::Customer,
             Side::Vendor => Kind::Vendor,
@@ -153,7 +170,7 @@ impl Refusal {
         match &self.cause {
             Cause::NoCredentials(text) if text.contains("AccessDenied") => Owner,
             Cause::NoCredentials(text) if is_of_the_moment(text) => Time,
-            Cause::NoCredentials(_) => Vendor,
+            Cause::NoCredentials(_) | Cause::Provider(..) => Vendor,
             Cause::NotBuilt(_) => Authors,
             Cause::Unreadable(Some(300..=399)) => Owner,
             Cause::TimedOut | Cause::NoAnswer(_) | Cause::Unreadable(_) => Time,
@@ -172,7 +189,7 @@ impl Refusal {
                 }
             }
             Cause::TimedOut => "no answer in time".to_owned(),
-            Cause::NoAnswer(text) | Cause::NoCredentials(text) | Cause::NotBuilt(text) => plain(text),
+            Cause::NoAnswer(text) | Cause::NoCredentials(text) | Cause::Provider(_, text) | Cause::NotBuilt(text) => plain(text),
             Cause::Unreadable(Some(status)) => format!("an answer with status {status} that is not S3's"),
             Cause::Unreadable(None) => "an answer that is not S3's".to_owned(),
         }
@@ -185,7 +202,7 @@ impl Refusal {
             Cause::TimedOut | Cause::NoAnswer(_) => {
                 pair("S3 could not be reached", "check the network if it lasts, and call again")
             }
-            Cause::NoCredentials(_) => match self.who() {
+            Cause::NoCredentials(_) | Cause::Provider(..) => match self.who() {
                 Owner => pair(
                     "the role could not be assumed",
                     "check that its trust policy names our role and the external id (`dayport policy --trust` prints one)",
@@ -220,8 +237,20 @@ fn region_in(body: &str, message: Option<&str>) -> Option<String> {
         .or_else(|| between(message?, "The ", " location constraint is incompatible"))
 }
 
+/// The error of ours among the causes: that of a credentials provider of the access room.
+fn ours_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(ours) = cause.downcast_ref() {
+            return Some(ours);
+        }
+        next = cause.source();
+    }
+    None
+}
+
 /// The causes of an error, each once, in one line.
-fn chain(error: &dyn StdError) -> String {
+pub(crate) fn chain(error: &dyn StdError) -> String {
     let mut said = String::new();
     let mut next = Some(error);
     while let Some(cause) = next {
@@ -247,7 +276,7 @@ fn is_of_the_moment(chain: &str) -> bool {
 
 /// Text from outside as it may stand in one line of a log: control characters escaped, at most 400 characters, and anything that
 /// looks like an access key id blotted out.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     const MOST: usize = 400;
     let mut line = String::new();
     for (index, word) in text.trim().split(' ').enumerate() {
