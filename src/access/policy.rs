@@ -221,9 +221,8 @@ fn object_statements(destination: &Destination, partition: &str) -> Vec<Statemen
     let on = |kind: &str, actions: &[&'static str], resource: &str| {
         Statement::new(destination, kind, actions).on(resource).when("Bool", "aws:SecureTransport", "true")
     };
-    let layout = destination.layout;
     let mut statements = vec![on("Write", &["s3:PutObject", "s3:AbortMultipartUpload"], &objects)];
-    if layout.rerun_replaces() || layout.replaces_snapshots() {
+    if destination.layout.deletes() {
         statements.push(on("Delete", &["s3:DeleteObject"], &objects));
     }
     if destination.acl.is_some() {

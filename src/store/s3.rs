@@ -28,6 +28,7 @@ pub use self::client::{Address, Clients, Retries};
 pub use self::options::RequestOptions;
 use self::options::{addressed, making_an_object};
 use self::refusal::{Refusal, Target};
+pub use self::refusal::{Refused, Why};
 pub(crate) use self::refusal::{chain, plain};
 use super::checksum::Crc64Nvme;
 use super::operation::Operation;

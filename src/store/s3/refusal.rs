@@ -1,6 +1,7 @@
 //! Reading the SDK's errors, and saying in one line what was refused, why, and what to do.
 
 use std::error::Error as StdError;
+use std::fmt;
 
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
@@ -36,6 +37,46 @@ pub(super) enum Cause {
     /// The request could not be built.
     NotBuilt(String),
 }
+
+/// Why S3 refused, as far as whoever asks further needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A permission is missing, or a Deny met the request: S3 says no more across accounts.
+    Permission,
+    /// The bucket is in another region.
+    Region,
+    /// The KMS key refused, or is not usable.
+    Key,
+    /// The credentials are not there, or S3 does not take them.
+    Credentials,
+    /// Anything else.
+    Other,
+}
+
+/// What an error of this store carries as its source; it adds nothing to the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub why: Why,
+    /// S3's error code; empty where there was none.
+    pub code: String,
+}
+
+impl Refused {
+    /// What an error says of its refusal, if it came from this store.
+    #[must_use]
+    pub fn of(error: &Error) -> Option<&Refused> {
+        error.source().and_then(|source| source.downcast_ref())
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.code)
+    }
+}
+
+impl StdError for Refused {}
 
 /// Where a request went, for the message.
 pub(super) struct Target<'a> {
@@ -141,12 +182,27 @@ impl Refusal {
             Operation::ListObjectsV2 if target.key.is_empty() => format!("{verb} {whose} `{}`", target.bucket),
             _ => format!("{verb} `{}` in {whose} `{}`", plain(target.key), target.bucket),
         };
+        let why = self.why();
         if let Cause::Provider(_, message) = &self.cause {
-            return Error::new(kind, format!("could not {place}: {message}"));
+            return Error::new(kind, format!("could not {place}: {message}")).with_source(Refused { why, code: String::new() });
         }
-        let (why, what_to_do) = self.explain(target);
+        let (reason, what_to_do) = self.explain(target);
         let said = self.said();
-        Error::new(kind, format!("could not {place} ({said}): {why}, {what_to_do}"))
+        let code = self.code().map(plain).unwrap_or_default();
+        Error::new(kind, format!("could not {place} ({said}): {reason}, {what_to_do}")).with_source(Refused { why, code })
+    }
+
+    fn why(&self) -> Why {
+        match &self.cause {
+            Cause::Provider(..) | Cause::NoCredentials(_) => Why::Credentials,
+            Cause::Answer(_) if self.is_about_credentials() => Why::Credentials,
+            Cause::Answer(answer) if answer.is_about_region() => Why::Region,
+            Cause::Answer(answer) if answer.is_about_key() => Why::Key,
+            Cause::Answer(answer) if answer.code.as_deref() == Some("AccessDenied") => Why::Permission,
+            // An answer without a body, to a HEAD or from a proxy.
+            Cause::Answer(answer) if answer.code.is_none() && answer.status == 403 => Why::Permission,
+            _ => Why::Other,
+        }
     }
 
     fn kind(&self, target: &Target<'_>) -> Kind {
