@@ -11,6 +11,8 @@
     reason = "a test ends at the first surprise"
 )]
 
+/// Policies and connection tests, as commands and as an event.
+mod access;
 /// Every row of `tests/cases/index.tsv`.
 mod cases;
 /// The command line: what it prints, and how it ends.
