@@ -12,6 +12,8 @@
     reason = "a test ends at the first surprise, and its own patience is measured by the clock"
 )]
 
+/// Policies and connection tests, as commands and as an event.
+mod access;
 /// Every row of `tests/cases/index.tsv`.
 mod cases;
 /// The command line: what it prints, and how it ends.
