@@ -76,7 +76,7 @@ pub struct CheckArguments {
     /// The destination
     #[arg(value_name = "NAME")]
     pub destination: String,
-    /// The configuration: a path, or s3://bucket/key [default: the variable `DAYPORT_CONFIG`]
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
     #[arg(long, value_name = "FILE")]
     pub config: Option<String>,
     /// How to print the answer
@@ -90,7 +90,7 @@ pub struct PolicyArguments {
     /// The destination
     #[arg(value_name = "NAME")]
     pub destination: String,
-    /// The configuration: a path, or s3://bucket/key [default: the variable `DAYPORT_CONFIG`]
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
     #[arg(long, value_name = "FILE")]
     pub config: Option<String>,
     /// Print the statement for the customer's KMS key, and ours

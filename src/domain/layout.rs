@@ -164,6 +164,7 @@ impl Layout {
 
     /// The key of the connection test's probe: beside the manifests, and none of theirs.
     #[must_use]
+    #[expect(clippy::unused_self, reason = "as with the manifest's key")]
     pub fn probe_key(self, prefix: &Prefix) -> ObjectKey {
         ObjectKey(format!("{prefix}_dayport/check.txt"))
     }

@@ -30,6 +30,7 @@ use self::unpack::Unpacker;
 use super::journal::{FinishedFile, ObjectCounts, Pass, ShardDone, TableFacts};
 use super::plan::{Plan, Shard, folder_of};
 use super::quarantine::{Cut, QuarantineEncoder, QuarantineLine, put_part};
+use crate::domain::counts::Counts;
 use crate::domain::error::{Error, Result};
 use crate::domain::format::Format;
 use crate::domain::layout::{FilePlace, ObjectKey};
@@ -227,7 +228,7 @@ impl Export<'_> {
             return Err(Error::bug("a shard ended without a word, please report it"));
         };
         let gathered = crew.gathered().ok_or_else(|| Error::bug("a shard lost its counts, please report it"))?;
-        self.done(pass, &objects, &skipped, gathered, files, quarantined)
+        self.done(pass, &objects, &skipped, &gathered, files, quarantined)
     }
 
     async fn feed<S>(&self, crew: &Crew, objects: &[&ObjectInfo], staging: &S) -> Result<()>
@@ -295,7 +296,7 @@ impl Export<'_> {
         pass: &ShardPass<'_>,
         objects: &[&ObjectInfo],
         skipped: &[&ObjectInfo],
-        gathered: Gather,
+        gathered: &Gather,
         files: Vec<UploadedFile>,
         quarantined: Vec<String>,
     ) -> Result<ShardDone> {
@@ -338,7 +339,7 @@ impl Export<'_> {
             }
             for object in skipped {
                 let reason = pass.left_out.get(&object.key).cloned();
-                counts.push(ObjectCounts { key: object.key.clone(), counts: Default::default(), skipped: reason });
+                counts.push(ObjectCounts { key: object.key.clone(), counts: Counts::default(), skipped: reason });
             }
             counts.sort_by(|a, b| a.key.cmp(&b.key));
         }

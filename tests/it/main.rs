@@ -1,6 +1,7 @@
 //! The one integration test binary: Dayport as its users meet it, and whole days read back and compared.
 
 #![allow(
+    clippy::pedantic,
     missing_docs,
     unreachable_pub,
     clippy::unwrap_used,

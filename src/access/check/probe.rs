@@ -413,7 +413,7 @@ impl<C: Probed> Probe<'_, C> {
         if !self.lines.is_known(Step::Encryption) {
             match &self.destination.encryption {
                 None => {
-                    self.lines.note(Step::Encryption, Outcome::NotNeeded, "`encryption` is not set: the bucket's default holds")
+                    self.lines.note(Step::Encryption, Outcome::NotNeeded, "`encryption` is not set: the bucket's default holds");
                 }
                 Some(encryption) if has_written => {
                     let what = match encryption {

@@ -9,6 +9,7 @@ use crate::domain::error::{Error, Result};
 use crate::domain::settings::Destination;
 
 /// What a document belongs to.
+#[expect(clippy::enum_variant_names, reason = "the names of the kinds of policy")]
 pub(super) enum Resource<'a> {
     BucketPolicy,
     /// Of the role with this name, or of a user that is not known here.
@@ -98,7 +99,7 @@ fn quoted(text: &str) -> String {
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
             '$' | '%' if letters.peek() == Some(&'{') => quoted.extend([letter, letter]),
-            _ if letter.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            _ if letter.is_control() => quoted.extend(format!("\\u{:04x}", u32::from(letter)).chars()),
             _ => quoted.push(letter),
         }
     }

@@ -50,6 +50,9 @@ pub struct CrewRules {
 /// The plan of a stream, by table.
 pub type StreamPlanner = dyn Fn(&TableName) -> Result<StreamPlan> + Send + Sync;
 
+/// Takes an object's position and its rejects.
+type RejectSender = UnboundedSender<(usize, Vec<Rejected>)>;
+
 /// What is in memory, shared by the workers and the tasks that read and write S3.
 pub struct Crew {
     rules: CrewRules,
@@ -59,7 +62,7 @@ pub struct Crew {
     /// Told whenever there is room for more input.
     room: Notify,
     sink: Mutex<Option<UnboundedSender<ToSink>>>,
-    rejects: Mutex<Option<UnboundedSender<(usize, Vec<Rejected>)>>>,
+    rejects: Mutex<Option<RejectSender>>,
     backlog: Arc<AtomicU64>,
 }
 
@@ -367,12 +370,8 @@ impl Crew {
     fn shred(&self, input: ChunkInput, reader: &mut ChunkReader) -> Result<()> {
         let object = input.object;
         let key = self.rules.keys.get(object).map_or("", String::as_str);
-        if self.rules.panic_on_object.as_deref().is_some_and(|part| key.contains(part)) {
-            #[expect(clippy::panic, reason = "the documented crash point")]
-            {
-                panic!("the crash point `panic_on_object` is set");
-            }
-        }
+        let is_crash_point = self.rules.panic_on_object.as_deref().is_some_and(|part| key.contains(part));
+        assert!(!is_crash_point, "the crash point `panic_on_object` is set");
         let Some(rule) = self.rules.objects.get(object) else {
             return Err(Error::bug("a chunk has no object, please report it"));
         };
