@@ -185,10 +185,11 @@ impl Export<'_> {
         let (to_sink, from_crew) = mpsc::unbounded_channel::<ToSink>();
         let (to_quarantine, rejects) = mpsc::unbounded_channel::<(usize, Vec<Rejected>)>();
         let backlog = Arc::new(AtomicU64::new(0));
-        let staging_rules = &self.settings.staging;
+        let staging_rules = self.settings.staging.clone();
         let sizes: Vec<u64> = objects.iter().map(|object| object.size).collect();
         let chunk_bytes = self.settings.run.chunk_bytes;
-        let unpacker = |at: usize| Unpacker::new(staging_rules, chunk_bytes, sizes.get(at).copied().unwrap_or_default());
+        let unpacker =
+            Box::new(move |at: usize| Unpacker::new(&staging_rules, chunk_bytes, sizes.get(at).copied().unwrap_or_default()));
         let crew = Arc::new(Crew::new(rules, self.planner(pass), gather, unpacker, to_sink, to_quarantine, Arc::clone(&backlog)));
         let _stop = StopOnDrop(&crew);
         let workers: Vec<_> = (0..threads)

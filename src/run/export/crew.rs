@@ -64,6 +64,7 @@ pub struct Crew {
     sink: Mutex<Option<UnboundedSender<ToSink>>>,
     rejects: Mutex<Option<RejectSender>>,
     backlog: Arc<AtomicU64>,
+    unpacker: Box<dyn Fn(usize) -> Unpacker + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -118,17 +119,12 @@ impl Crew {
         rules: CrewRules,
         planner: Box<StreamPlanner>,
         gather: Gather,
-        unpacker: impl Fn(usize) -> Unpacker,
+        unpacker: Box<dyn Fn(usize) -> Unpacker + Send + Sync>,
         sink: UnboundedSender<ToSink>,
         rejects: UnboundedSender<(usize, Vec<Rejected>)>,
         backlog: Arc<AtomicU64>,
     ) -> Crew {
-        let objects = rules
-            .objects
-            .iter()
-            .enumerate()
-            .map(|(at, _)| ObjectState { unpacker: Some(Box::new(unpacker(at))), ..ObjectState::default() })
-            .collect();
+        let objects = rules.objects.iter().map(|_| ObjectState::default()).collect();
         let state = State {
             objects,
             next: (0, 0),
@@ -156,6 +152,7 @@ impl Crew {
             sink: Mutex::new(Some(sink)),
             rejects: Mutex::new(Some(rejects)),
             backlog,
+            unpacker,
         }
     }
 
@@ -315,7 +312,11 @@ impl Crew {
             if !object.is_begun && !object.is_complete && object.input.is_empty() {
                 break;
             }
-            object.is_begun = true;
+            if !object.is_begun {
+                // Not before it has input: an unpacker holds a chunk's buffer, and a day may have any number of objects.
+                object.is_begun = true;
+                object.unpacker = Some(Box::new((self.unpacker)(at)));
+            }
             if object.is_done
                 || (object.input.is_empty()
                     && !object.is_complete
