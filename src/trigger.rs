@@ -457,7 +457,7 @@ mod tests {
             (json!({"destination": "acme"}), "the event names neither a time nor a day: EXPECTED"),
             (json!({"dat": "2026-01-15"}), "the event has an unknown field `dat`, did you mean `date`?: EXPECTED"),
             (json!({"check": ["acme"]}), "`check` in the event is a list, write one destination's name"),
-            (json!({"check": ""}), "`check` in the event is ``, write one destination's name"),
+            (json!({"check": ""}), "`check` in the event is empty, write one destination's name"),
             (
                 json!({"check": "acme", "date": "2026-01-15"}),
                 "the event has an unknown field `date`, did you mean `check`?: EXPECTED",

@@ -145,7 +145,7 @@ async fn the_configuration_may_lie_in_a_bucket() {
 async fn an_event_that_is_not_expected_is_an_error_and_never_nothing_to_do() {
     let lab = Lab::new().await;
     let (function, lines) = function(&lab);
-    for payload in [json!(null), json!({}), json!({"check": "acme"}), json!({"Records": [{"eventSource": "aws:sqs"}]})] {
+    for payload in [json!(null), json!({}), json!({"chek": "acme"}), json!({"Records": [{"eventSource": "aws:sqs"}]})] {
         let failure = function.invoke(event(payload.clone(), "id", 900)).await.unwrap_err();
         let (error_type, message) = told(failure);
         assert_eq!(error_type, "Dayport.Vendor");
