@@ -3,6 +3,7 @@
 //! `cargo bench --bench pipeline -- [RECORDS] [parquet|json]`; prints CPU and wall seconds, peak memory and sizes.
 
 #![allow(
+    clippy::pedantic,
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
