@@ -110,7 +110,15 @@ class Invocations(unittest.TestCase):
         self.assertLess(median, 500)
 
     def test_every_event_file_is_listed_here(self):
-        self.assertEqual({path.name for path in EVENTS.glob("*.json")}, set(ASKED))
+        self.assertEqual({path.name for path in EVENTS.glob("*.json")}, {*ASKED, "check.json"})
+
+    def test_a_connection_test_by_event_lands_nothing_and_passes(self):
+        self.fresh_buckets()
+        with self.function() as function:
+            outcome = function.invoke(json.loads((EVENTS / "check.json").read_text()), **PATIENCE)
+        self.assertIsNone(outcome.error, outcome.error)
+        landed = files_in(self.buckets / "acme-parquet")
+        self.assertFalse(landed, "the probe is removed")
 
     def test_every_event_file_lands_what_it_asks_for_and_a_second_trigger_changes_nothing(self):
         for name, (destinations, days) in sorted(ASKED.items()):
