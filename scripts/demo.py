@@ -58,7 +58,7 @@ def invoke(endpoint, folder):
     function_env = lab.environment(
         endpoint,
         DAYPORT_CONFIG=lab.CONFIG,
-        AWS_LAMBDA_RUNTIME_API=f"127.0.0.1:{port}/.rt",
+        AWS_LAMBDA_RUNTIME_API=f"http://127.0.0.1:{port}/.rt",
         AWS_LAMBDA_FUNCTION_NAME="_",
         AWS_LAMBDA_FUNCTION_VERSION="1",
         AWS_LAMBDA_FUNCTION_MEMORY_SIZE="3008",
