@@ -32,8 +32,8 @@ real: cli $(VENV)/tools ## Land untidy tables that nobody here wrote, and compar
 	@$(PYTHON) scripts/real.py
 
 .PHONY: bench
-bench: cli $(VENV)/tools ## Time a day of RECORDS=600000 from S3 to S3 on this machine
-	@$(PYTHON) scripts/bench.py --records $(RECORDS)
+bench: cli $(VENV)/tools $(VENV)/bench-tools ## Time a day of RECORDS=600000 beside the engines one would pick instead, into benches/RESULTS.md
+	@$(PYTHON) benches/peers.py --dayport target/release/dayport --records $(RECORDS) --json --types 600 --out benches/RESULTS.md
 
 .PHONY: build
 build: cli artefact ## Build the command line and the function
@@ -63,5 +63,9 @@ $(VENV)/tools: scripts/requirements-tools.txt tests/readers/requirements.txt
 	@touch $@
 
 $(VENV)/lint-tools: scripts/requirements-lint.txt | $(VENV)/tools
+	$(PYTHON) -m pip install --quiet -r $<
+	@touch $@
+
+$(VENV)/bench-tools: benches/requirements.txt | $(VENV)/tools
 	$(PYTHON) -m pip install --quiet -r $<
 	@touch $@

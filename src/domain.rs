@@ -7,4 +7,6 @@ pub mod layout;
 pub mod run;
 pub mod schema;
 pub mod settings;
+#[cfg(feature = "aws")]
+pub mod spelling;
 pub mod table;

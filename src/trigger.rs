@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
 use crate::domain::settings::Destination;
+use crate::domain::spelling::nearest;
 
 /// The most days that one event may name.
 const MOST_DAYS: i64 = 400;
@@ -204,9 +205,8 @@ fn check_fields(fields: &Map<String, Value>, known: &[&'static str]) -> Result<(
         .keys()
         .filter(|name| !known.contains(&name.as_str()))
         .map(|name| {
-            let likeness = |known: &str| strsim::normalized_damerau_levenshtein(&name.to_lowercase(), known);
-            let nearest = known.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));
-            format!("unknown field `{}`, did you mean `{}`?", printable(name), nearest.unwrap_or(&"date"))
+            let nearest = nearest(name, known.iter().copied());
+            format!("unknown field `{}`, did you mean `{}`?", printable(name), nearest.unwrap_or("date"))
         })
         .collect();
     if unknown.is_empty() {

@@ -167,8 +167,7 @@ pub struct Evidence {
 }
 
 /// The record repeats a key, and the walk met it: mark the repeats and observe again.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Repeats;
+struct Repeats;
 
 impl Evidence {
     /// No evidence yet, over the pinned columns of `base`.
@@ -256,10 +255,17 @@ impl Evidence {
         self.nodes.len() == self.pinned && self.nodes.iter().all(|node| node.kinds == Kinds::default())
     }
 
-    /// Counts the values of the record on `tape`.
-    ///
-    /// Fails, and leaves no trace of the record, when the record repeats a key whose repeats are not marked.
-    pub fn observe(&mut self, tape: &Tape, buffer: &[u8]) -> Result<(), Repeats> {
+    /// Counts the values of the record on `tape`; of a repeated key the last.
+    pub fn observe(&mut self, tape: &mut Tape, buffer: &[u8]) {
+        if self.try_observe(tape, buffer).is_err() {
+            tape.drop_repeats(buffer);
+            // With the repeats marked it can't fail again.
+            let _ = self.try_observe(tape, buffer);
+        }
+    }
+
+    /// Fails, and leaves no trace of the record, when it repeats a key whose repeats are not marked.
+    fn try_observe(&mut self, tape: &Tape, buffer: &[u8]) -> Result<(), Repeats> {
         self.pending.clear();
         let known = self.nodes.len();
         if self.members_of(0, 0, tape, buffer).is_err() {

@@ -2,11 +2,11 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::keys::nearest;
 use super::values::{Ruled, printable, shown};
 use super::written::{Fields, in_order};
 use crate::domain::schema::{Declared, DeclaredType};
 use crate::domain::settings::Parquet;
+use crate::domain::spelling::nearest;
 
 /// The most levels of a declared name or type; no `max_column_depth` allows more.
 const DEEPEST: usize = 64;

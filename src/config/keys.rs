@@ -112,12 +112,6 @@ pub(super) fn names(section: Section) -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter(move |key| key.section == section).map(|key| key.name)
 }
 
-/// The one of `known` that looks most like `written`.
-pub(super) fn nearest(written: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(&written.to_lowercase(), name);
-    known.max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-}
-
 /// Every key as Markdown, a table for each section: what `docs/configuration.md` has to say.
 #[must_use]
 pub fn reference() -> String {

@@ -17,6 +17,7 @@ use crate::domain::layout::Prefix;
 use crate::domain::settings::{
     CHUNK_BYTES, NewColumns, OnDamagedObject, Parquet, Run, ScratchBudget, Settings, Staging, State, Table,
 };
+use crate::domain::spelling::nearest;
 use crate::domain::table::{SyncMode, TableName};
 
 /// The most bytes that a size may say: the largest object that S3 keeps in 10,000 parts of 5 GiB.
@@ -67,7 +68,7 @@ fn check_top(report: &Report<'_>, document: &DeTable<'_>) {
             report.add(at, format!("unknown key `{shown_name}` before the first section, it belongs in `{}`", home.header()));
             continue;
         }
-        let nearest = match keys::nearest(name, keys::TOP.into_iter()) {
+        let nearest = match nearest(name, keys::TOP.into_iter()) {
             Some("destination") => "[[destination]]".to_owned(),
             Some("tables") => "[tables.NAME]".to_owned(),
             other => format!("[{}]", other.unwrap_or("staging")),

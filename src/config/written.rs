@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::keys::{self, Fallback, Section};
 use super::values::{printable, shown};
 use crate::domain::error::{Error, Result};
+use crate::domain::spelling::nearest;
 
 /// The file's name in messages, whatever path it was read from.
 const FILE: &str = "dayport.toml";
@@ -106,7 +107,7 @@ impl<'d> Fields<'d> {
         if let Some(home) = keys::home_of(name) {
             return format!("it belongs in `{}`", home.header());
         }
-        match keys::nearest(name, keys::names(self.section)) {
+        match nearest(name, keys::names(self.section)) {
             Some(nearest) => format!("did you mean `{nearest}`?"),
             None => "leave it out".to_owned(),
         }

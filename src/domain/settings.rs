@@ -65,6 +65,12 @@ pub struct Staging {
 }
 
 impl Staging {
+    /// `max_record_bytes` as a length in memory.
+    #[must_use]
+    pub fn max_record_len(&self) -> usize {
+        usize::try_from(self.max_record_bytes).unwrap_or(usize::MAX)
+    }
+
     /// The staged prefix of a day, placeholders filled in; `organization` replaces `{organization}`.
     #[must_use]
     pub fn prefix_of(&self, day: Day, organization: Option<&str>) -> String {

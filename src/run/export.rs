@@ -119,24 +119,29 @@ impl Export<'_> {
         snapshots.filter_map(|(name, _)| TableName::parse(name)).collect()
     }
 
-    fn folder_rule(&self, key: &str) -> ObjectRule {
-        let folder = folder_of(&self.prefix, key)
-            .filter(|folder| self.settings.tables.get(*folder).is_some_and(|table| table.sync.is_some()))
-            .map(str::to_owned);
-        ObjectRule { folder, wanted: Wanted::AllBut(Arc::default()) }
+    /// The configured table of the folder that a staged key lies in, if that decides.
+    fn folder_table(&self, key: &str) -> Option<&str> {
+        let folder = folder_of(&self.prefix, key)?;
+        let (name, table) = self.settings.tables.get_key_value(folder)?;
+        table.sync.map(|_| name.as_str())
     }
 
-    /// How an object of a shard is read in a pass.
-    fn object_rule(&self, pass: &ShardPass<'_>, key: &str) -> ObjectRule {
-        let ObjectRule { folder, .. } = self.folder_rule(key);
-        let only = |table: &TableName| Wanted::Only(Arc::new(HashSet::from([table.clone()])));
-        let wanted = match (pass.pass, &pass.shard.snapshot) {
+    /// How the objects of a shard are read in a pass.
+    fn object_rules(&self, pass: &ShardPass<'_>, objects: &[&ObjectInfo]) -> Vec<ObjectRule> {
+        let own = pass.shard.snapshot.as_ref();
+        let of_own_folder = Wanted::AllBut(Arc::default());
+        let of_others = match (pass.pass, own) {
             (Pass::Second, _) => Wanted::Only(Arc::clone(&pass.again)),
-            (Pass::First, Some(table)) if folder.as_deref() == Some(table.as_str()) => Wanted::AllBut(Arc::default()),
-            (Pass::First, Some(table)) => only(table),
+            (Pass::First, Some(table)) => Wanted::Only(Arc::new(HashSet::from([table.clone()]))),
             (Pass::First, None) => Wanted::AllBut(Arc::new(self.snapshot_tables())),
         };
-        ObjectRule { folder, wanted }
+        let rule = |object: &&ObjectInfo| {
+            let folder = self.folder_table(&object.key);
+            let is_own = pass.pass == Pass::First && own.is_some_and(|table| folder == Some(table.as_str()));
+            let wanted = if is_own { &of_own_folder } else { &of_others };
+            ObjectRule { folder: folder.map(str::to_owned), wanted: wanted.clone() }
+        };
+        objects.iter().map(rule).collect()
     }
 
     /// Reads a shard and uploads its files; what it yields is for the journal.
@@ -164,12 +169,12 @@ impl Export<'_> {
             book: Arc::clone(&self.book),
             closed: OnceLock::new(),
             max_depth: self.settings.staging.max_depth,
-            max_record_bytes: usize::try_from(self.settings.staging.max_record_bytes).unwrap_or(usize::MAX),
+            max_record_bytes: self.settings.staging.max_record_len(),
         });
         let threads = self.settings.run.threads.max(1);
         let rules = CrewRules {
             chunks: Arc::clone(&chunk_rules),
-            objects: objects.iter().map(|object| self.object_rule(pass, &object.key)).collect(),
+            objects: self.object_rules(pass, &objects),
             keys: objects.iter().map(|object| object.key.clone()).collect(),
             most_chunks: threads + 2,
             most_backlog: (self.settings.run.memory_budget / 4).max(2 * self.settings.run.part_size),

@@ -71,6 +71,18 @@ pub struct ChunkInput {
     pub oversize: Option<Rejected>,
 }
 
+impl ChunkInput {
+    /// Has `reader` hand the chunk's records to `visit`.
+    pub fn read_by(&self, reader: &mut Reader, visit: &mut impl Visit) {
+        let place = Place { line: self.first_line, offset: self.offset };
+        if self.is_elements {
+            reader.read_elements(&self.bytes, place, visit);
+        } else {
+            reader.read(&self.bytes, place, visit);
+        }
+    }
+}
+
 /// A record that can't be delivered.
 #[derive(Debug)]
 pub struct Rejected {
@@ -193,7 +205,7 @@ impl ChunkReader {
     }
 
     /// Reads a chunk.
-    pub fn read(&mut self, input: ChunkInput, rule: &ObjectRule) -> Result<ChunkRows> {
+    pub fn read(&mut self, mut input: ChunkInput, rule: &ObjectRule) -> Result<ChunkRows> {
         self.router.shrink();
         if self.shredders.len() > MOST_SHREDDERS {
             self.shredders.clear();
@@ -212,15 +224,10 @@ impl ChunkReader {
             counts: Counts::default(),
             failure: None,
         };
-        if let Some(oversize) = input.oversize {
+        if let Some(oversize) = input.oversize.take() {
             pass.keep_reject(oversize);
         }
-        let place = Place { line: input.first_line, offset: input.offset };
-        if input.is_elements {
-            self.reader.read_elements(&input.bytes, place, &mut pass);
-        } else {
-            self.reader.read(&input.bytes, place, &mut pass);
-        }
+        input.read_by(&mut self.reader, &mut pass);
         let Pass { numbers: _, tables, mut order, mut rejects, counts, failure, .. } = pass;
         if let Some(failure) = failure {
             return Err(failure);
@@ -426,11 +433,7 @@ impl Pass<'_> {
                             none.insert(Evidence::new(&entry.base, self.shared.book.limits()))
                         }
                     };
-                    if evidence.observe(tape, text).is_err() {
-                        tape.drop_repeats(text);
-                        // With the repeats marked it can't fail again.
-                        let _ = evidence.observe(tape, text);
-                    }
+                    evidence.observe(tape, text);
                 }
             }
         }

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::chunk::{ChunkInput, ChunkReader, ChunkRows, ChunkRules, ObjectRule, Rejected};
-use super::gather::{Gather, Step};
+use super::gather::{Gather, Step, Stream};
 use super::sink::ToSink;
 use super::unpack::Unpacker;
 use crate::domain::error::{Error, Result};
@@ -79,6 +79,7 @@ struct ObjectState {
 }
 
 struct StreamState {
+    of: Stream,
     steps: VecDeque<Step>,
     is_ready: bool,
     is_queued: bool,
@@ -98,7 +99,6 @@ struct State {
     chunks: usize,
     gather: Option<Box<Gather>>,
     streams: Vec<StreamState>,
-    streams_meta: Vec<super::gather::Stream>,
     runnable: VecDeque<usize>,
     encoding: usize,
     is_finishing: bool,
@@ -136,7 +136,6 @@ impl Crew {
             chunks: 0,
             gather: Some(Box::new(gather)),
             streams: Vec::new(),
-            streams_meta: Vec::new(),
             runnable: VecDeque::new(),
             encoding: 0,
             is_finishing: false,
@@ -220,8 +219,8 @@ impl Crew {
     }
 
     /// The stream's table, sync mode and day, while files are being made.
-    pub fn stream(&self, at: usize) -> Option<super::gather::Stream> {
-        self.lock().streams_meta.get(at).cloned()
+    pub fn stream(&self, at: usize) -> Option<Stream> {
+        self.lock().streams.get(at).map(|stream| stream.of.clone())
     }
 
     /// One worker's life; to be called on as many threads as there are to be workers.
@@ -400,17 +399,15 @@ impl Crew {
         }
         let mut state = self.lock();
         state.chunks -= count;
-        let known = state.streams_meta.len();
-        state.streams_meta.extend(gather.streams().iter().skip(known).cloned());
-        for _ in state.streams.len()..gather.streams().len() {
-            state.streams.push(StreamState {
-                steps: VecDeque::new(),
-                is_ready: false,
-                is_queued: false,
-                is_busy: false,
-                writer: None,
-            });
-        }
+        let known = state.streams.len();
+        state.streams.extend(gather.streams().iter().skip(known).map(|stream| StreamState {
+            of: stream.clone(),
+            steps: VecDeque::new(),
+            is_ready: false,
+            is_queued: false,
+            is_busy: false,
+            writer: None,
+        }));
         for (at, step) in steps {
             if let Some(stream) = state.streams.get_mut(at) {
                 stream.is_ready |= !matches!(step, Step::Rows(_));

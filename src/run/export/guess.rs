@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Export;
-use super::chunk::{ChunkInput, ObjectRule};
+use super::chunk::ChunkInput;
 use super::unpack::Unpacker;
 use crate::columns::evidence::Evidence;
 use crate::columns::pin::decide;
@@ -38,9 +38,9 @@ impl Export<'_> {
             failure: None,
         };
         for object in spread(&self.plan.shards.iter().flat_map(|shard| &shard.objects).collect::<Vec<_>>(), most_objects) {
-            let rule = self.folder_rule(&object.key);
+            looker.folder = self.folder_table(&object.key).and_then(|name| looker.router.configured(name));
             for chunk in self.head_of(staging, object, bytes).await? {
-                looker.look(&chunk, &rule);
+                looker.look(&chunk);
             }
         }
         let Looker { evidence, failure, .. } = looker;
@@ -114,16 +114,9 @@ struct Looker<'a, 'e> {
 }
 
 impl Looker<'_, '_> {
-    fn look(&mut self, chunk: &ChunkInput, rule: &ObjectRule) {
+    fn look(&mut self, chunk: &ChunkInput) {
         let staging = &self.export.settings.staging;
-        self.folder = rule.folder.as_deref().and_then(|name| self.router.configured(name));
-        let mut reader = Reader::new(staging.max_depth, usize::try_from(staging.max_record_bytes).unwrap_or(usize::MAX));
-        let place = Place { line: chunk.first_line, offset: chunk.offset };
-        if chunk.is_elements {
-            reader.read_elements(&chunk.bytes, place, self);
-        } else {
-            reader.read(&chunk.bytes, place, self);
-        }
+        chunk.read_by(&mut Reader::new(staging.max_depth, staging.max_record_len()), self);
     }
 
     fn observe(&mut self, table: &TableName, tape: &mut Tape, text: &[u8]) -> Result<()> {
@@ -135,10 +128,7 @@ impl Looker<'_, '_> {
                 self.evidence.entry(table.clone()).or_insert(evidence)
             }
         };
-        if evidence.observe(tape, text).is_err() {
-            tape.drop_repeats(text);
-            let _ = evidence.observe(tape, text);
-        }
+        evidence.observe(tape, text);
         Ok(())
     }
 }

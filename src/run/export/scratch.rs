@@ -14,7 +14,6 @@ pub struct Scratch {
     dir: PathBuf,
     budget: u64,
     used: AtomicU64,
-    most: AtomicU64,
     named: AtomicU64,
 }
 
@@ -38,19 +37,13 @@ impl Scratch {
                 (bytes / 100).saturating_mul((share * 100.0) as u64)
             }
         };
-        Ok(Scratch { dir: dir.to_owned(), budget, used: AtomicU64::new(0), most: AtomicU64::new(0), named: AtomicU64::new(0) })
+        Ok(Scratch { dir: dir.to_owned(), budget, used: AtomicU64::new(0), named: AtomicU64::new(0) })
     }
 
     /// Whether `bytes` more may be kept.
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
         self.used.load(Ordering::Relaxed).saturating_add(bytes) <= self.budget
-    }
-
-    /// The most bytes that were kept at once.
-    #[must_use]
-    pub fn most_used(&self) -> u64 {
-        self.most.load(Ordering::Relaxed)
     }
 
     /// A new, empty file.
@@ -67,8 +60,7 @@ impl Scratch {
     pub fn append(&self, to: &mut ScratchFile, bytes: &[u8]) -> Result<()> {
         to.file.write_all(bytes).map_err(|error| unusable(&self.dir, error))?;
         to.length += bytes.len() as u64;
-        let used = self.used.fetch_add(bytes.len() as u64, Ordering::Relaxed) + bytes.len() as u64;
-        self.most.fetch_max(used, Ordering::Relaxed);
+        self.used.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 

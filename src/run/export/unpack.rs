@@ -30,10 +30,9 @@ impl Unpacker {
     #[must_use]
     pub fn new(staging: &Staging, chunk_bytes: usize, size: u64) -> Unpacker {
         let limits = DecodeLimits { max_object_bytes: staging.max_object_bytes, max_ratio: staging.max_ratio };
-        let max_record = usize::try_from(staging.max_record_bytes).unwrap_or(usize::MAX);
         Unpacker {
             decoder: Decoder::new(limits, size),
-            splitter: Splitter::new(chunk_bytes, max_record),
+            splitter: Splitter::new(chunk_bytes, staging.max_record_len()),
             input: VecDeque::new(),
             is_unpacked: false,
             has_more: false,
