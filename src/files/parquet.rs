@@ -236,7 +236,7 @@ fn collect_leaves(array: &ArrayRef, leaves: &mut Vec<ArrayRef>) {
 }
 
 fn dictionary_pays(leaf: &[&ArrayRef]) -> bool {
-    match leaf.first().map(|array| array.data_type()) {
+    match leaf.first().map(Array::data_type) {
         Some(DataType::Utf8) => few_values(leaf.iter().flat_map(|array| array.as_string::<i32>().iter().flatten())),
         Some(DataType::Int64) => few_values(leaf.iter().flat_map(|array| array.as_primitive::<Int64Type>().iter().flatten())),
         Some(DataType::Float64) => {

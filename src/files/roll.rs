@@ -75,7 +75,7 @@ impl Recipe {
 
 enum Open {
     Parquet(Box<ParquetFile>),
-    Json(JsonFile),
+    Json(Box<JsonFile>),
 }
 
 /// Writes one table's rows (of one partition) into files.
@@ -179,7 +179,7 @@ impl RollingFile {
     }
 
     fn end_lines(&mut self, out: &mut Vec<Piece>) -> Result<()> {
-        let Open::Json(file) = self.open.get_or_insert_with(|| Open::Json(JsonFile::default())) else {
+        let Open::Json(file) = self.open.get_or_insert_with(|| Open::Json(Box::default())) else {
             return Err(Error::bug("lines came for a Parquet file, please report it"));
         };
         file.write(&self.lines, self.line_rows)?;
@@ -401,7 +401,9 @@ mod tests {
             [(0, 1_000), (1_000, 2_000), (2_000, 2_500)].map(|(from, to)| rows(from, to).into()).into();
         let schema = ParquetSchema::new(batches[0].schema(), []).unwrap();
         let mut file = ParquetFile::create(&schema, &batches).unwrap();
-        batches.iter().for_each(|batch| file.write(batch).unwrap());
+        for batch in &batches {
+            file.write(batch).unwrap();
+        }
         assert_eq!(rolled(&[2_500], 1_000), file.finish().unwrap().concat());
     }
 
