@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod cases;
+pub mod crc32;
 pub mod decode;
 pub mod json;
 pub mod lines;

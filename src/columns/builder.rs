@@ -8,7 +8,7 @@ use arrow::array::{
     StructArray, TimestampMicrosecondArray,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{FieldRef, Fields};
+use arrow::datatypes::{DataType, FieldRef, Fields};
 use arrow::error::ArrowError;
 
 use super::fields::{TIME_ZONE, field_of};
@@ -97,12 +97,13 @@ enum Found {
 }
 
 impl Members {
-    fn new(columns: &[Column]) -> Members {
+    fn new(columns: &[Column], fields: &Fields) -> Members {
         let list: Vec<Member> = columns
             .iter()
-            .map(|column| {
+            .zip(fields)
+            .map(|(column, field)| {
                 let key = (column.role == Role::Value).then(|| column.key().as_bytes().into());
-                Member { key, builder: Builder::new(column), object: 0, double: None }
+                Member { key, builder: Builder::new(column, field), object: 0, double: None }
             })
             .collect();
         let mut members =
@@ -130,7 +131,7 @@ impl Members {
         let inner = key.inner(scope.buffer);
         if let Some(&guess) = self.follow.get(after)
             && let Some(member) = self.list.get(guess)
-            && member.key.as_deref() == Some(inner)
+            && member.key.as_deref().is_some_and(|name| is_same(name, inner))
             && !key.is_escaped()
         {
             return Found::Exact(guess);
@@ -154,17 +155,24 @@ impl Members {
 }
 
 impl Builder {
-    fn new(column: &Column) -> Builder {
+    /// A builder of a column; `field` is the one that [`field_of`] gives, shared by all arrays, so that they are told equal at a glance.
+    fn new(column: &Column, field: &FieldRef) -> Builder {
         let values = match &column.column_type {
             Type::Boolean => Values::Boolean(BooleanBufferBuilder::new(0)),
             Type::Int64 => Values::Int64(Vec::new()),
             Type::Double => Values::Double(Vec::new()),
             Type::Timestamp => Values::Timestamp(Vec::new()),
             Type::String => Values::Text { offsets: vec![0], bytes: Vec::new() },
-            Type::List(element) => Values::List { offsets: vec![0], element: Box::new(Builder::new(element)) },
-            Type::Struct(members) => Values::Struct(Members::new(members)),
+            Type::List(element) => {
+                let inner = match field.data_type() {
+                    DataType::List(inner) => Arc::clone(inner),
+                    _ => field_of(element),
+                };
+                Values::List { offsets: vec![0], element: Box::new(Builder::new(element, &inner)) }
+            }
+            Type::Struct(members) => Values::Struct(Members::new(members, &fields_of(field))),
         };
-        Builder::of(field_of(column), column.declared, values)
+        Builder::of(Arc::clone(field), column.declared, values)
     }
 
     fn of(field: FieldRef, declared: bool, values: Values) -> Builder {
@@ -173,8 +181,8 @@ impl Builder {
 
     /// A builder of a whole table: a struct of its columns.
     pub(crate) fn root(columns: &[Column]) -> Builder {
-        let members = Members::new(columns);
-        let fields: Fields = members.list.iter().map(|member| Arc::clone(&member.builder.field)).collect();
+        let fields: Fields = columns.iter().map(field_of).collect();
+        let members = Members::new(columns, &fields);
         let field = arrow::datatypes::Field::new_struct("record", fields, true);
         Builder::of(Arc::new(field), false, Values::Struct(members))
     }
@@ -420,21 +428,15 @@ impl Builder {
     /// The root's rows; the builder is empty afterwards.
     pub(crate) fn finish_root(&mut self) -> Result<StructArray, ArrowError> {
         let rows = self.len;
-        let (fields, arrays) = self.finish_members(rows)?;
+        let arrays = self.finish_members(rows)?;
         self.len = 0;
         self.nulls = NullBufferBuilder::new(0);
-        StructArray::try_new_with_length(fields, arrays, None, rows)
+        StructArray::try_new_with_length(fields_of(&self.field), arrays, None, rows)
     }
 
-    fn finish_members(&mut self, rows: usize) -> Result<(Fields, Vec<ArrayRef>), ArrowError> {
-        let Values::Struct(members) = &mut self.values else { return Ok((Fields::empty(), Vec::new())) };
-        let mut fields = Vec::with_capacity(members.list.len());
-        let mut arrays = Vec::with_capacity(members.list.len());
-        for member in &mut members.list {
-            fields.push(Arc::clone(&member.builder.field));
-            arrays.push(member.builder.finish(rows)?);
-        }
-        Ok((fields.into(), arrays))
+    fn finish_members(&mut self, rows: usize) -> Result<Vec<ArrayRef>, ArrowError> {
+        let Values::Struct(members) = &mut self.values else { return Ok(Vec::new()) };
+        members.list.iter_mut().map(|member| member.builder.finish(rows)).collect()
     }
 
     fn finish(&mut self, rows: usize) -> Result<ArrayRef, ArrowError> {
@@ -466,8 +468,8 @@ impl Builder {
                 Arc::new(ListArray::try_new(Arc::clone(&element.field), offsets, values, nulls)?)
             }
             Values::Struct(_) => {
-                let (fields, arrays) = self.finish_members(rows)?;
-                Arc::new(StructArray::try_new_with_length(fields, arrays, nulls, rows)?)
+                let arrays = self.finish_members(rows)?;
+                Arc::new(StructArray::try_new_with_length(fields_of(&self.field), arrays, nulls, rows)?)
             }
         };
         debug_assert_eq!(array.len(), rows);
@@ -594,6 +596,25 @@ fn has_key(tape: &Tape, object: u32, wanted: &[u8], buffer: &[u8]) -> bool {
     false
 }
 
+/// Whether two keys are equal. They mostly are, and short: a few words compared in place beat a call.
+#[inline]
+pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    if let (Some(a_first), Some(b_first), Some(a_last), Some(b_last)) =
+        (a.first_chunk::<8>(), b.first_chunk::<8>(), a.last_chunk::<8>(), b.last_chunk::<8>())
+    {
+        return a_first == b_first && a_last == b_last && (a.len() <= 16 || a == b);
+    }
+    if let (Some(a_first), Some(b_first), Some(a_last), Some(b_last)) =
+        (a.first_chunk::<4>(), b.first_chunk::<4>(), a.last_chunk::<4>(), b.last_chunk::<4>())
+    {
+        return a_first == b_first && a_last == b_last;
+    }
+    a.iter().zip(b).all(|(a, b)| a == b)
+}
+
 /// The text that a number column reads: a number's, or, where the column was declared, that of a string which is exactly a number.
 #[inline]
 fn literal_text<'a>(token: &Token, declared: bool, buffer: &'a [u8]) -> Option<&'a [u8]> {
@@ -604,16 +625,48 @@ fn literal_text<'a>(token: &Token, declared: bool, buffer: &'a [u8]) -> Option<&
     }
 }
 
+/// A struct's fields.
+fn fields_of(field: &FieldRef) -> Fields {
+    match field.data_type() {
+        DataType::Struct(fields) => fields.clone(),
+        _ => Fields::empty(),
+    }
+}
+
+/// A little more than the last batch had: most batches then need no growth, which costs a copy.
+fn with_slack(expected: usize) -> usize {
+    expected + expected / 8
+}
+
 fn take<T>(values: &mut Vec<T>, expected: usize) -> Vec<T> {
-    std::mem::replace(values, Vec::with_capacity(expected))
+    std::mem::replace(values, Vec::with_capacity(with_slack(expected)))
 }
 
 fn take_offsets(offsets: &mut Vec<i32>, expected: usize) -> Result<OffsetBuffer<i32>, ArrowError> {
-    let mut fresh = Vec::with_capacity(expected + 1);
+    let mut fresh = Vec::with_capacity(with_slack(expected) + 1);
     fresh.push(0);
     let taken = std::mem::replace(offsets, fresh);
     if taken.last() == Some(&i32::MAX) {
         return Err(ArrowError::OffsetOverflowError(taken.len()));
     }
     Ok(OffsetBuffer::new(ScalarBuffer::from(taken)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+
+    #[test]
+    fn keys_are_the_same_only_byte_for_byte_at_every_length() {
+        for length in 0..40 {
+            let key: Vec<u8> = (0..length).map(|at| b'a' + at).collect();
+            assert!(is_same(&key, &key.clone()));
+            assert!(!is_same(&key, &[key.as_slice(), b"x"].concat()));
+            for at in 0..key.len() {
+                let mut other = key.clone();
+                other[at] ^= 0x20;
+                assert!(!is_same(&key, &other), "{length} {at}");
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::builder::is_same;
 use super::number::{exact_int64, is_fraction};
 use crate::domain::schema::{Column, Role, TableSchema, Type};
 use crate::records::json::{Tape, Token, TokenKind, unescape};
@@ -392,7 +393,7 @@ impl Evidence {
         let inner = key.inner(buffer);
         if !key.is_escaped()
             && let Some(&guess) = self.node(parent).and_then(|node| node.follow.get(after))
-            && self.node(guess).is_some_and(|node| node.key.as_bytes() == inner)
+            && self.node(guess).is_some_and(|node| is_same(node.key.as_bytes(), inner))
         {
             return Some(guess);
         }

@@ -107,7 +107,7 @@ pub struct State {
 }
 
 /// Unpacked bytes of a chunk: small enough for every worker to have some, large enough that handing one over costs nothing beside it.
-pub const CHUNK_BYTES: usize = 4 << 20;
+pub const CHUNK_BYTES: usize = 2 << 20;
 
 /// `[run]`: how a run works.
 #[derive(Clone, Debug)]

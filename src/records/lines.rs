@@ -151,6 +151,12 @@ impl Splitter {
         self.ready.pop_front()
     }
 
+    /// Whether [`Splitter::recycle`] would keep a buffer.
+    #[must_use]
+    pub fn wants_buffer(&self) -> bool {
+        self.spare.capacity() == 0
+    }
+
     /// Gives back the bytes of a chunk that is done with, so that the next one needs no new memory.
     pub fn recycle(&mut self, mut bytes: Vec<u8>) {
         // A vector of another capacity came from an over-long line, or would be filled more slowly.

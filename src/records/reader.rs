@@ -47,13 +47,14 @@ impl Reader {
     /// Blank lines are passed over, a carriage return before the line feed is no part of a record. A line holds one record, or several
     /// after each other, or arrays of them; one that is not wholly such is one reject, whole.
     pub fn read(&mut self, bytes: &[u8], first: Place, visit: &mut impl Visit) {
-        let is_utf8 = std::str::from_utf8(bytes).is_ok();
         let Place { mut line, offset } = first;
         let mut start = 0;
         while start < bytes.len() {
             let rest = bytes.get(start..).unwrap_or_default();
             let length = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
             let text = rest.get(..length).unwrap_or_default();
+            // Line by line, so that the tape is read from the nearest cache.
+            let is_utf8 = std::str::from_utf8(text).is_ok();
             self.line(text, Place { line, offset: offset + start as u64 }, is_utf8, visit);
             start += length + 1;
             line += 1;

@@ -46,6 +46,10 @@ use crate::store::resume::ResumingBody;
 const OBJECTS_AHEAD: usize = 8;
 /// Parts under way to S3 at once.
 const LANES: usize = 4;
+/// The most encoded bytes in memory between the workers and S3, whatever the budget: enough for every lane.
+const MOST_BACKLOG: u64 = 64 << 20;
+/// The most of them that wait for full parts in memory; the rest is on scratch.
+const MOST_WAITING: u64 = 16 << 20;
 /// Compressed bytes of one quarantine object.
 const QUARANTINE_PART: usize = 8 << 20;
 
@@ -176,8 +180,9 @@ impl Export<'_> {
             chunks: Arc::clone(&chunk_rules),
             objects: self.object_rules(pass, &objects),
             keys: objects.iter().map(|object| object.key.clone()).collect(),
+            most_objects: threads + 1,
             most_chunks: threads + 2,
-            most_backlog: (self.settings.run.memory_budget / 4).max(2 * self.settings.run.part_size),
+            most_backlog: (self.settings.run.memory_budget / 4).min(MOST_BACKLOG).max(2 * self.settings.run.part_size),
             panic_on_object: self.panic_on_object.clone(),
         };
         let gather = Gather::new(
@@ -206,7 +211,7 @@ impl Export<'_> {
 
         let sink_rules = SinkRules {
             part_size: self.settings.run.part_size,
-            waiting_bytes: self.settings.run.memory_budget / 8,
+            waiting_bytes: (self.settings.run.memory_budget / 8).min(MOST_WAITING),
             lanes: LANES,
             scratch: self.scratch,
             content_type: self.destination.format.content_type(),

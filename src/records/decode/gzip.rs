@@ -1,14 +1,15 @@
 //! Gzip (RFC 1952), every member: own header and trailer around a raw inflater, so that each way to be damaged can be told.
 
-use flate2::{Crc, Decompress, FlushDecompress, Status};
+use flate2::{Decompress, FlushDecompress, Status};
 
 use super::{Damage, Packing, Room, append_within};
+use crate::records::crc32::Crc32;
 
 /// Unpacks a sequence of gzip members, and zero padding after the last.
 pub(super) struct Gzip {
     inflater: Decompress,
     /// Of the member's unpacked bytes; within a header, of the header's bytes.
-    crc: Crc,
+    crc: Crc32,
     /// Unpacked bytes of the member, modulo 2^32 as in its trailer.
     length: u32,
     state: State,
@@ -52,7 +53,7 @@ const FLAGS_RESERVED: u8 = 0b1110_0000;
 
 impl Gzip {
     pub(super) fn new() -> Gzip {
-        Gzip { inflater: Decompress::new(false), crc: Crc::new(), length: 0, state: State::Between }
+        Gzip { inflater: Decompress::new(false), crc: Crc32::new(), length: 0, state: State::Between }
     }
 
     /// Whether the stream may end here.

@@ -19,7 +19,10 @@ use crate::domain::table::TableName;
 use crate::files::roll::{Piece, Recipe, RollingFile};
 
 /// Staged bytes of one object that wait to be unpacked.
-const INPUT_BYTES: usize = 1 << 20;
+const INPUT_BYTES: usize = 512 << 10;
+
+/// Pieces of rows that wait for the end of their batch before they are handed to the stream's file.
+const LOOSE_STEPS: usize = 15;
 
 /// What the crew needs to know of a stream's files.
 pub struct StreamPlan {
@@ -39,6 +42,8 @@ pub struct CrewRules {
     pub objects: Vec<ObjectRule>,
     /// The objects' keys, for messages.
     pub keys: Vec<String>,
+    /// Objects that may be unpacked at once.
+    pub most_objects: usize,
     /// Chunks that may be in memory at once.
     pub most_chunks: usize,
     /// Bytes that may be between the workers and S3.
@@ -65,6 +70,8 @@ pub struct Crew {
     rejects: Mutex<Option<RejectSender>>,
     backlog: Arc<AtomicU64>,
     unpacker: Box<dyn Fn(usize) -> Unpacker + Send + Sync>,
+    /// Buffers of chunks that are done with: memory that is used again needs no clearing by the system.
+    spare: Mutex<Vec<Vec<u8>>>,
 }
 
 #[derive(Default)]
@@ -92,6 +99,8 @@ struct State {
     /// The object and the chunk that come next in input order.
     next: (usize, u32),
     first_unfinished: usize,
+    /// Objects that are begun and not done.
+    begun: usize,
     ready: BTreeMap<(usize, u32), ChunkInput>,
     shredding: usize,
     unpacking: usize,
@@ -129,6 +138,7 @@ impl Crew {
             objects,
             next: (0, 0),
             first_unfinished: 0,
+            begun: 0,
             ready: BTreeMap::new(),
             shredding: 0,
             unpacking: 0,
@@ -152,6 +162,7 @@ impl Crew {
             rejects: Mutex::new(Some(rejects)),
             backlog,
             unpacker,
+            spare: Mutex::default(),
         }
     }
 
@@ -307,14 +318,16 @@ impl Crew {
             if !may {
                 break;
             }
+            let begun = state.begun;
             let Some(object) = state.objects.get_mut(at) else { break };
-            if !object.is_begun && !object.is_complete && object.input.is_empty() {
-                break;
-            }
             if !object.is_begun {
-                // Not before it has input: an unpacker holds a chunk's buffer, and a day may have any number of objects.
+                // Each costs a buffer, and more than one a worker gains nothing.
+                if object.input.is_empty() && !object.is_complete || begun >= self.rules.most_objects {
+                    break;
+                }
                 object.is_begun = true;
                 object.unpacker = Some(Box::new((self.unpacker)(at)));
+                state.begun = begun + 1;
             }
             if object.is_done
                 || (object.input.is_empty()
@@ -346,11 +359,13 @@ impl Crew {
     fn unpack(&self, at: usize, mut unpacker: Box<Unpacker>, input: Vec<Bytes>, is_complete: bool) -> Result<()> {
         let mut chunks = Vec::new();
         let key = self.rules.keys.get(at).map_or("", String::as_str);
+        unpacker.recycle(&mut self.spare.lock().unwrap_or_else(PoisonError::into_inner));
         let is_done = unpacker
             .unpack(at, input, is_complete, &mut chunks)
             .map_err(|error| error.context(format!("staged object `{key}`")))?;
         let mut state = self.lock();
         state.unpacking -= 1;
+        state.begun -= usize::from(is_done);
         state.chunks += chunks.len();
         for chunk in chunks {
             state.ready.insert((chunk.object, chunk.number), chunk);
@@ -389,7 +404,12 @@ impl Crew {
         let count = chunks.len();
         for chunk in chunks {
             let object = chunk.object;
-            let rejects = gather.take(chunk, &mut |stream, step| steps.push((stream, step)))?;
+            let (rejects, buffer) = gather.take(chunk, &mut |stream, step| steps.push((stream, step)))?;
+            let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+            if spare.len() < self.rules.most_objects {
+                spare.push(buffer);
+            }
+            drop(spare);
             if !rejects.is_empty()
                 && let Some(sender) = &*self.rejects.lock().unwrap_or_else(PoisonError::into_inner)
             {
@@ -410,7 +430,8 @@ impl Crew {
         }));
         for (at, step) in steps {
             if let Some(stream) = state.streams.get_mut(at) {
-                stream.is_ready |= !matches!(step, Step::Rows(_));
+                // Rows alone are taken in when they are many pieces: joined, they are smaller.
+                stream.is_ready |= !matches!(step, Step::Rows(_)) || stream.steps.len() >= LOOSE_STEPS;
                 stream.steps.push_back(step);
                 state.queue(at);
             }
@@ -436,7 +457,7 @@ impl Crew {
         let mut out = Vec::new();
         for step in steps {
             match step {
-                Step::Rows(rows) => writer.push(rows),
+                Step::Rows(rows) => writer.push(rows)?,
                 Step::EndBatch => writer.end_batch(&mut out)?,
                 Step::EndRowGroup => writer.end_row_group(&mut out)?,
             }

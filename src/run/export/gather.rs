@@ -15,11 +15,11 @@ use crate::files::roll::Rows;
 use crate::records::route::Reason;
 
 /// Rows of a batch: Parquet's writer looks at its limits between steps of 1,024 values.
-const BATCH_ROWS: u64 = 1_024;
+const BATCH_ROWS: u64 = 2_048;
 /// Record bytes of a batch, where its rows are large.
-const BATCH_BYTES: u64 = 1 << 20;
+const BATCH_BYTES: u64 = 2 << 20;
 /// Record bytes that may wait in unfinished batches of all tables together; then all batches end.
-const WAITING_BYTES: u64 = 24 << 20;
+const WAITING_BYTES: u64 = 16 << 20;
 
 /// What is to be done with a stream, in order.
 #[derive(Debug)]
@@ -159,8 +159,9 @@ impl Gather {
         &self.streams
     }
 
-    /// Accounts for a chunk. `step` gets what is to be done with which stream, in order; what comes back is to be quarantined.
-    pub fn take(&mut self, chunk: ChunkRows, step: &mut impl FnMut(usize, Step)) -> Result<Vec<Rejected>> {
+    /// Accounts for a chunk. `step` gets what is to be done with which stream, in order; what comes back is to be
+    /// quarantined, and the chunk's buffer.
+    pub fn take(&mut self, chunk: ChunkRows, step: &mut impl FnMut(usize, Step)) -> Result<(Vec<Rejected>, Vec<u8>)> {
         let ChunkRows { object, tables, order, mut rejects, counts, evidence, rescued, bytes, offset, .. } = chunk;
         let mut parts = Vec::with_capacity(tables.len());
         let mut over: HashSet<Arc<TableName>> = HashSet::new();
@@ -195,14 +196,14 @@ impl Gather {
             total.delivered += 1;
             let at = part.stream;
             let stream = self.streams.get_mut(at).ok_or_else(lost)?;
-            let bytes = u64::from(row.length);
+            let size = u64::from(row.length);
             stream.rows += 1;
-            stream.largest_record = stream.largest_record.max(bytes);
+            stream.largest_record = stream.largest_record.max(size);
             stream.waiting_rows += 1;
-            stream.waiting_bytes += bytes;
-            stream.group_bytes += bytes;
-            self.waiting_bytes += bytes;
-            self.group_bytes += bytes;
+            stream.waiting_bytes += size;
+            stream.group_bytes += size;
+            self.waiting_bytes += size;
+            self.group_bytes += size;
             if stream.waiting_rows >= self.batch_rows || stream.waiting_bytes >= BATCH_BYTES {
                 self.end_batch(at, &mut parts, step);
             }
@@ -243,7 +244,7 @@ impl Gather {
             *object += total;
         }
         rejects.sort_by_key(|reject| reject.place.offset);
-        Ok(rejects)
+        Ok((rejects, bytes))
     }
 
     fn accepts(&mut self, table: &TableName) -> bool {

@@ -64,19 +64,18 @@ impl Scratch {
         Ok(())
     }
 
-    /// Takes everything out of a file; it is empty afterwards.
-    pub fn take(&self, from: &mut ScratchFile) -> Result<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(usize::try_from(from.length).unwrap_or_default());
+    /// Takes everything out of a file, to the end of `bytes`; it is empty afterwards.
+    pub fn take(&self, from: &mut ScratchFile, bytes: &mut Vec<u8>) -> Result<()> {
         let read = (|| {
             from.file.seek(SeekFrom::Start(0))?;
-            from.file.read_to_end(&mut bytes)?;
+            from.file.read_to_end(bytes)?;
             from.file.set_len(0)?;
             from.file.seek(SeekFrom::Start(0))
         })();
         read.map_err(|error| unusable(&self.dir, error))?;
         self.used.fetch_sub(from.length, Ordering::Relaxed);
         from.length = 0;
-        Ok(bytes)
+        Ok(())
     }
 }
 

@@ -72,7 +72,9 @@ pub struct SinkRules<'a> {
 struct OpenFile {
     key: ObjectKey,
     begun: Arc<OnceCell<(String, i64)>>,
-    waiting: Vec<u8>,
+    /// Pieces as they came: joined once, when a part is full.
+    waiting: Vec<Vec<u8>>,
+    in_memory: u64,
     spilled: Option<ScratchFile>,
     next_part: i32,
     parts: Vec<Part>,
@@ -84,7 +86,7 @@ struct OpenFile {
 
 impl OpenFile {
     fn waiting_bytes(&self) -> u64 {
-        self.waiting.len() as u64 + self.spilled.as_ref().map_or(0, ScratchFile::length)
+        self.in_memory + self.spilled.as_ref().map_or(0, ScratchFile::length)
     }
 }
 
@@ -155,6 +157,7 @@ pub async fn run<M: Multipart + Sync, R: Recorder>(
                 key: key_of(id)?,
                 begun: Arc::new(OnceCell::new()),
                 waiting: Vec::new(),
+                in_memory: 0,
                 spilled: None,
                 next_part: 1,
                 parts: Vec::new(),
@@ -168,19 +171,23 @@ pub async fn run<M: Multipart + Sync, R: Recorder>(
         match message {
             ToSink::Bytes(_, bytes) => {
                 in_memory += bytes.len() as u64;
-                file.waiting.extend_from_slice(&bytes);
+                file.in_memory += bytes.len() as u64;
+                file.waiting.push(bytes);
                 if file.waiting_bytes() >= rules.part_size {
-                    in_memory -= file.waiting.len() as u64;
+                    in_memory -= file.in_memory;
                     let whole = Bytes::from(take_waiting(file, rules)?);
                     let part = usize::try_from(rules.part_size).unwrap_or(usize::MAX);
                     let full = whole.len() - whole.len() % part;
                     ready.extend((0..full).step_by(part).map(|at| whole.slice(at..at + part)));
-                    file.waiting = whole.slice(full..).to_vec();
-                    in_memory += file.waiting.len() as u64;
+                    if full < whole.len() {
+                        file.waiting.push(whole.slice(full..).to_vec());
+                        file.in_memory = (whole.len() - full) as u64;
+                        in_memory += file.in_memory;
+                    }
                 }
             }
             ToSink::End(_, rows) => {
-                in_memory -= file.waiting.len() as u64;
+                in_memory -= file.in_memory;
                 let last = take_waiting(file, rules)?;
                 if !last.is_empty() {
                     ready.push(Bytes::from(last));
@@ -246,17 +253,21 @@ fn close(id: FileId, mut file: OpenFile) -> Result<UploadedFile> {
 
 /// All that waits of a file, what is on scratch first. The backlog counts it until its part is sent.
 fn take_waiting(file: &mut OpenFile, rules: &SinkRules<'_>) -> Result<Vec<u8>> {
-    let in_memory = std::mem::take(&mut file.waiting);
-    let Some(spilled) = &mut file.spilled else { return Ok(in_memory) };
-    rules.backlog.fetch_add(spilled.length(), Ordering::Relaxed);
-    let mut bytes = rules.scratch.take(spilled)?;
-    bytes.extend_from_slice(&in_memory);
+    let mut bytes = Vec::with_capacity(usize::try_from(file.waiting_bytes()).unwrap_or_default());
+    if let Some(spilled) = &mut file.spilled {
+        rules.backlog.fetch_add(spilled.length(), Ordering::Relaxed);
+        rules.scratch.take(spilled, &mut bytes)?;
+    }
+    for piece in file.waiting.drain(..) {
+        bytes.extend_from_slice(&piece);
+    }
+    file.in_memory = 0;
     Ok(bytes)
 }
 
 /// Moves the files that hold most in memory to scratch, until a half is free; how many bytes that was.
 fn spill(open: &mut HashMap<FileId, OpenFile>, rules: &SinkRules<'_>) -> Result<u64> {
-    let mut largest: Vec<(usize, FileId)> = open.iter().map(|(id, file)| (file.waiting.len(), *id)).collect();
+    let mut largest: Vec<(u64, FileId)> = open.iter().map(|(id, file)| (file.in_memory, *id)).collect();
     largest.sort_unstable_by(|a, b| b.cmp(a));
     let mut freed = 0;
     for (length, id) in largest {
@@ -264,20 +275,23 @@ fn spill(open: &mut HashMap<FileId, OpenFile>, rules: &SinkRules<'_>) -> Result<
             break;
         }
         let Some(file) = open.get_mut(&id) else { continue };
-        if !rules.scratch.has_room(length as u64) {
+        if !rules.scratch.has_room(length) {
             return Err(Error::vendor(format!(
                 "scratch is full: {} open files wait for full parts; give the function more ephemeral storage, raise `run.scratch_budget`, or lower `run.part_size` (at least {LEAST_PART} bytes)",
                 open.len()
             )));
         }
-        let bytes = std::mem::take(&mut file.waiting);
+        let pieces = std::mem::take(&mut file.waiting);
+        file.in_memory = 0;
         let spilled = match &mut file.spilled {
             Some(spilled) => spilled,
             none => none.insert(rules.scratch.create()?),
         };
-        rules.scratch.append(spilled, &bytes)?;
-        rules.backlog.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
-        freed += bytes.len() as u64;
+        for piece in pieces {
+            rules.scratch.append(spilled, &piece)?;
+        }
+        rules.backlog.fetch_sub(length, Ordering::Relaxed);
+        freed += length;
     }
     Ok(freed)
 }

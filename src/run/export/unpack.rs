@@ -45,6 +45,15 @@ impl Unpacker {
         self.has_more
     }
 
+    /// Takes the buffer of a chunk that is done with out of `spare`, for a later chunk.
+    pub fn recycle(&mut self, spare: &mut Vec<Vec<u8>>) {
+        if self.splitter.wants_buffer()
+            && let Some(buffer) = spare.pop()
+        {
+            self.splitter.recycle(buffer);
+        }
+    }
+
     /// The whole lines that wait for their chunk to fill, for a caller that won't give more: a look at an object's head.
     #[must_use]
     pub fn first_lines(&mut self, most: usize) -> Option<ChunkInput> {
