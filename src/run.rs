@@ -13,7 +13,6 @@ pub mod driver;
 pub mod export;
 pub mod head;
 pub mod journal;
-pub mod lanes;
 pub mod lease;
 #[cfg(test)]
 mod lifecycle;
