@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::chunk::{ChunkInput, ChunkReader, ChunkRows, ChunkRules, ObjectRule, Rejected};
+use super::chunk::{ChunkInput, ChunkReader, ChunkRows, ChunkRules, ObjectRule};
 use super::gather::{Gather, Step};
 use super::sink::ToSink;
 use super::unpack::Unpacker;
@@ -59,7 +59,7 @@ pub struct Crew {
     /// Told whenever there is room for more input.
     room: Notify,
     sink: Mutex<Option<UnboundedSender<ToSink>>>,
-    rejects: Mutex<Option<UnboundedSender<(usize, Vec<Rejected>)>>>,
+    quarantine: Mutex<Option<UnboundedSender<Bytes>>>,
     backlog: Arc<AtomicU64>,
 }
 
@@ -110,14 +110,14 @@ enum Task {
 }
 
 impl Crew {
-    /// A crew for one shard. Pieces of files go to `sink`, rejects to `rejects`.
+    /// A crew for one shard. Pieces of files go to `sink`, full parts of the quarantine to `quarantine`; both count in `backlog`.
     pub fn new(
         rules: CrewRules,
         planner: Box<StreamPlanner>,
         gather: Gather,
         unpacker: impl Fn(usize) -> Unpacker,
         sink: UnboundedSender<ToSink>,
-        rejects: UnboundedSender<(usize, Vec<Rejected>)>,
+        quarantine: UnboundedSender<Bytes>,
         backlog: Arc<AtomicU64>,
     ) -> Crew {
         let objects = rules
@@ -151,7 +151,7 @@ impl Crew {
             wake: Condvar::new(),
             room: Notify::new(),
             sink: Mutex::new(Some(sink)),
-            rejects: Mutex::new(Some(rejects)),
+            quarantine: Mutex::new(Some(quarantine)),
             backlog,
         }
     }
@@ -389,13 +389,12 @@ impl Crew {
         let mut steps: Vec<(usize, Step)> = Vec::new();
         let count = chunks.len();
         for chunk in chunks {
-            let object = chunk.object;
-            let rejects = gather.take(chunk, &mut |stream, step| steps.push((stream, step)))?;
-            if !rejects.is_empty()
-                && let Some(sender) = &*self.rejects.lock().unwrap_or_else(PoisonError::into_inner)
-            {
-                // Nobody listens only when the run has failed already.
-                let _ = sender.send((object, rejects));
+            for part in gather.take(chunk, &mut |stream, step| steps.push((stream, step)))? {
+                if let Some(sender) = &*self.quarantine.lock().unwrap_or_else(PoisonError::into_inner) {
+                    self.backlog.fetch_add(part.len() as u64, Ordering::Relaxed);
+                    // Nobody listens only when the run has failed already.
+                    let _ = sender.send(part);
+                }
             }
         }
         let mut state = self.lock();
@@ -474,7 +473,7 @@ impl Crew {
 
     fn close(&self) {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.rejects.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.quarantine.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.wake.notify_all();
         self.room.notify_waiters();
     }
