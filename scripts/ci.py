@@ -79,6 +79,9 @@ def stages():
               minutes=30),
         Stage("invoke", "the artefact under Lambda's Runtime API", [[python, "-u", "tests/artefact/test_artefact.py"]],
               needs=("cli", "artefact"), count=count_unittest),
+        Stage("policy", "both sides' policies, evaluated",
+              [["npm", "ci", "--prefix", "tests/policy", "--no-fund", "--no-audit"],
+               [python, "-u", "tests/policy/test_policy.py"]], needs=("cli",), count=count_unittest),
         Stage("readback", "200,000 records, every value", [[python, "-u", "scripts/readback.py"]], needs=("cli",), minutes=15),
         Stage("demo", "make demo, by cargo lambda watch", [[python, "-u", "scripts/demo.py"]], needs=("cli", "artefact")),
     ]

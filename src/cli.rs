@@ -1,6 +1,8 @@
 //! The command line: what can be asked for, and the same calls that the function makes.
 
+mod check;
 mod local;
+mod policy;
 mod run;
 mod sample;
 mod signals;
@@ -31,6 +33,10 @@ pub struct Arguments {
 pub enum Command {
     /// Land a day, or several, in every destination or in those that are named
     Run(RunArguments),
+    /// Test the connection to a destination: every operation of a run, cleaned up, and who must mend what is refused
+    Check(CheckArguments),
+    /// Print what the customer has to allow: the policy of their bucket, key or role
+    Policy(PolicyArguments),
     /// Serve S3 from a folder on this machine, for trying things without an account
     Local(LocalArguments),
     /// Make a sample day of staged records
@@ -62,6 +68,58 @@ pub struct RunArguments {
     /// How to print the answer
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+/// `dayport check`.
+#[derive(Args, Debug)]
+pub struct CheckArguments {
+    /// The destination
+    #[arg(value_name = "NAME")]
+    pub destination: String,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// `dayport policy`.
+#[derive(Args, Debug)]
+pub struct PolicyArguments {
+    /// The destination
+    #[arg(value_name = "NAME")]
+    pub destination: String,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+    /// Print the statement for the customer's KMS key, and ours
+    #[arg(long, conflicts_with = "trust")]
+    pub kms: bool,
+    /// Print the trust policy of the customer's role that `role_arn` names
+    #[arg(long)]
+    pub trust: bool,
+    /// The policy that is there, as JSON: ours is added to it, or replaces what of ours it has
+    #[arg(long, value_name = "FILE")]
+    pub merge: Option<PathBuf>,
+    /// Whom to allow [default: `function_role_arn` in `[run]`]
+    #[arg(long, value_name = "ARN")]
+    pub principal: Option<String>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = PolicyOutput::Json)]
+    pub output: PolicyOutput,
+}
+
+/// How a policy is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyOutput {
+    /// The policy itself
+    Json,
+    /// A Terraform resource
+    Terraform,
+    /// A CloudFormation template
+    #[value(name = "cloudformation")]
+    CloudFormation,
 }
 
 /// How an answer is printed.
@@ -112,6 +170,8 @@ pub struct SampleArguments {
 pub async fn perform(arguments: Arguments, environment: &Environment, terminal: &Terminal) -> ExitCode {
     let outcome = match arguments.command {
         Command::Run(arguments) => run::run(&arguments, environment, terminal).await,
+        Command::Check(arguments) => check::check(&arguments, environment, terminal).await,
+        Command::Policy(arguments) => policy::print(&arguments, environment, terminal).await,
         Command::Local(arguments) => local::serve(arguments, environment, terminal).await,
         Command::Sample(arguments) => sample::stage(&arguments, terminal).await,
     };
@@ -159,7 +219,10 @@ mod tests {
             ("dayport run --date 2026-01-01 --to 2026-01-02 --from 2026-01-01", ErrorKind::ArgumentConflict),
             ("dayport run --date 2026-1-1", ErrorKind::ValueValidation),
             ("dayport run --date 2026-01-01 --output xml", ErrorKind::InvalidValue),
-            ("dayport check acme", ErrorKind::InvalidSubcommand),
+            ("dayport check", ErrorKind::MissingRequiredArgument),
+            ("dayport policy acme --kms --trust", ErrorKind::ArgumentConflict),
+            ("dayport policy acme --output yaml", ErrorKind::InvalidValue),
+            ("dayport verify acme", ErrorKind::InvalidSubcommand),
         ] {
             assert_eq!(parsed(line).err(), Some(expected), "{line}");
         }

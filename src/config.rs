@@ -23,7 +23,7 @@ use crate::domain::format::Format;
 use crate::domain::settings::Settings;
 
 pub use digest::digest_of;
-pub use environment::{Environment, KeyPair, VARIABLES, variable};
+pub use environment::{Environment, KeyPair, VARIABLES, named_variable, variable};
 pub use keys::reference;
 
 const MIB: u64 = 1 << 20;

@@ -8,11 +8,14 @@ mod invocation;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tracing::Instrument as _;
 
+use crate::access::check::{self, Report};
+use crate::access::credentials::{self, Variables};
 use crate::config::{self, Environment, variable};
 use crate::domain::error::{Error, Result};
 use crate::domain::run::{Day, RunId};
@@ -23,6 +26,7 @@ use crate::run::driver::{Asked, Rim, Stores, run_day};
 use crate::store::ports::Read as _;
 use crate::store::s3::{Address, Clients, RequestOptions, S3Bucket, Side};
 use crate::trigger::Request;
+use aws_credential_types::provider::SharedCredentialsProvider;
 
 pub use self::answer::{Answer, Failure};
 #[cfg(feature = "lambda")]
@@ -38,6 +42,8 @@ pub struct Services {
     staging: S3Bucket,
     state: S3Bucket,
     customers: BTreeMap<String, S3Bucket>,
+    signers: BTreeMap<String, SharedCredentialsProvider>,
+    clients: Clients,
     now_millis: Box<dyn Fn() -> i64 + Send + Sync>,
     panic_on_object: Option<String>,
 }
@@ -46,11 +52,20 @@ impl Services {
     /// Services over ready settings.
     #[must_use]
     pub fn new(settings: Settings, clients: &Clients, environment: &Environment) -> Services {
-        let customer = |destination: &Destination| (destination.name.clone(), clients.destination(destination, None));
+        let variables: Variables = Arc::new(config::named_variable);
+        let signer = |destination: &Destination| {
+            Some((destination.name.clone(), credentials::provider(destination, clients, &variables)?))
+        };
+        let signers: BTreeMap<_, _> = settings.destinations.iter().filter_map(signer).collect();
+        let customer = |destination: &Destination| {
+            (destination.name.clone(), clients.destination(destination, signers.get(&destination.name).cloned()))
+        };
         Services {
             staging: clients.staging(&settings.staging),
             state: clients.state(&settings.state),
             customers: settings.destinations.iter().map(customer).collect(),
+            signers,
+            clients: clients.clone(),
             settings,
             now_millis: Box::new(now_millis),
             panic_on_object: panic_on_object(environment),
@@ -99,6 +114,19 @@ impl Services {
         let asked = Asked { day: turn.day, force, configuration: &configuration };
         // On the heap: a run's future is large, and so deep a type that the compiler gives up on what holds it.
         Box::pin(run_day(&rim, &self.settings, turn.destination, stores, asked)).await
+    }
+}
+
+impl Services {
+    /// The connection test of a destination.
+    async fn check(&self, destination: &Destination) -> Result<Report> {
+        let Some(customer) = self.customers.get(&destination.name) else {
+            return Err(Error::bug("the destination has no client, please report it"));
+        };
+        let signer = check::credentials(destination, &self.clients, self.signers.get(&destination.name)).await;
+        // On the heap, as a run's.
+        let report = Box::pin(check::check(&self.settings, destination, signer, customer, &self.state, &self.staging)).await;
+        Ok(report)
     }
 }
 
@@ -158,13 +186,20 @@ pub async fn handle(
         // Lambda's timeouts are whole seconds; the deadline was made a moment ago.
         config::check_timeout(settings, Duration::from_secs(limit.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)))?;
     }
+    if let Request::Check { destination: name } = request {
+        let report = services.check(named(name, &settings.destinations)?).await?;
+        return match report.failure() {
+            None => Ok(Answer::of_check(report)),
+            Some(error) => Err(Failure { error, answer: Some(Answer::of_check(report)) }),
+        };
+    }
     let turns = turns(settings, request)?;
     let force = matches!(request, Request::Days { force: true, .. }).then(|| invocation.id());
     let margin = settings.run.deadline_margin;
     let runs =
         drive(&turns, margin, invocation, watcher, async |turn: &Turn<'_>| services.run(turn, force, invocation, watcher).await)
             .await;
-    let answer = Answer { runs, truncated: false };
+    let answer = Answer { runs, ..Answer::default() };
     match answer.failure() {
         None => Ok(answer),
         Some(error) => Err(Failure { error, answer: Some(answer) }),
@@ -179,11 +214,10 @@ fn turns<'s>(settings: &'s Settings, request: &Request) -> Result<Vec<Turn<'s>>>
     let names: &[String] = match request {
         Request::Scheduled { destination, .. } => destination.as_slice(),
         Request::Days { destinations, .. } => destinations,
+        Request::Check { .. } => return Ok(Vec::new()),
     };
     for name in names {
-        if !settings.destinations.iter().any(|destination| destination.name == *name) {
-            return Err(unknown(name, &settings.destinations));
-        }
+        named(name, &settings.destinations)?;
     }
     let is_by_hand = matches!(request, Request::Days { .. });
     let mut turns = Vec::new();
@@ -199,6 +233,13 @@ fn turns<'s>(settings: &'s Settings, request: &Request) -> Result<Vec<Turn<'s>>>
     }
     turns.sort_by_key(|turn| turn.day);
     Ok(turns)
+}
+
+/// The destination of that name.
+///
+/// Fails with kind `Vendor` where there is none, and names the nearest.
+pub fn named<'d>(name: &str, destinations: &'d [Destination]) -> Result<&'d Destination> {
+    destinations.iter().find(|destination| destination.name == name).ok_or_else(|| unknown(name, destinations))
 }
 
 fn unknown(name: &str, destinations: &[Destination]) -> Error {

@@ -1,5 +1,7 @@
 //! Dayport lands a day of staged event data in each customer's own S3 bucket: typed, once, all or nothing.
 
+#[cfg(feature = "aws")]
+pub mod access;
 #[cfg(all(feature = "cli", feature = "local"))]
 pub mod cli;
 pub mod columns;

@@ -9,7 +9,7 @@ use crate::domain::settings::Destination;
 /// The most days that one event may name.
 const MOST_DAYS: i64 = 400;
 /// What the events that work look like, for the messages of those that don't.
-const EXPECTED: &str = "expected is an EventBridge rule's or Scheduler's event (`{\"time\":\"2026-01-16T03:00:00Z\"}`, with `destination` if you like), or days by hand (`{\"date\":\"2026-01-15\"}` or `{\"from\":\"2026-01-01\",\"to\":\"2026-01-15\"}`, with `destination` and `force` if you like)";
+const EXPECTED: &str = "expected is an EventBridge rule's or Scheduler's event (`{\"time\":\"2026-01-16T03:00:00Z\"}`, with `destination` if you like), or days by hand (`{\"date\":\"2026-01-15\"}` or `{\"from\":\"2026-01-01\",\"to\":\"2026-01-15\"}`, with `destination` and `force` if you like), or a connection test (`{\"check\":\"acme\"}`)";
 const SCHEDULER_FIELDS: [&str; 2] = ["time", "destination"];
 const BY_HAND_FIELDS: [&str; 5] = ["date", "from", "to", "destination", "force"];
 
@@ -34,13 +34,18 @@ pub enum Request {
         /// Whether a day that is committed already runs again.
         force: bool,
     },
+    /// The connection test of a destination.
+    Check {
+        /// Its name.
+        destination: String,
+    },
 }
 
 impl Request {
     /// What an event asks for, decided by its fields (CONTRACT.md §7).
     ///
     /// Fails with kind `Vendor` when it is none of the forms, or has a field, date or range that does not fit its form: there is no
-    /// event for which nothing is done. SQS events and `check` are not taken yet.
+    /// event for which nothing is done. SQS events are not taken yet.
     pub fn from_event(event: &Value) -> Result<Request> {
         let Some(fields) = event.as_object() else {
             return Err(unexpected(&format!("is {}", kind_of(event))));
@@ -48,8 +53,12 @@ impl Request {
         if let Some(records) = fields.get("Records") {
             return Err(unexpected_records(records));
         }
-        if fields.contains_key("check") {
-            return Err(unexpected("asks for a `check`, which is not yet supported"));
+        if let Some(name) = fields.get("check") {
+            check_fields(fields, &["check"])?;
+            return match name.as_str() {
+                Some(name) if !name.is_empty() => Ok(Request::Check { destination: name.to_owned() }),
+                _ => Err(Error::vendor(format!("`check` in the event is {}, write one destination's name", shown(name)))),
+            };
         }
         if let Some(source) = fields.get("source") {
             return from_rule(fields, source);
@@ -60,7 +69,7 @@ impl Request {
         if ["date", "from", "to"].iter().any(|name| fields.contains_key(*name)) {
             return by_hand(fields);
         }
-        check_fields(fields, &["time", "date", "from", "to", "destination", "force"])?;
+        check_fields(fields, &["time", "date", "from", "to", "destination", "force", "check"])?;
         Err(unexpected("names neither a time nor a day"))
     }
 
@@ -74,6 +83,7 @@ impl Request {
                 Day::from_epoch_micros(*time).map(|day| day.plus_days(-lag)).into_iter().collect()
             }
             Request::Days { from, to, .. } => from.up_to(*to).collect(),
+            Request::Check { .. } => Vec::new(),
         }
     }
 }
@@ -446,7 +456,12 @@ mod tests {
             (json!({}), "the event names neither a time nor a day: EXPECTED"),
             (json!({"destination": "acme"}), "the event names neither a time nor a day: EXPECTED"),
             (json!({"dat": "2026-01-15"}), "the event has an unknown field `dat`, did you mean `date`?: EXPECTED"),
-            (json!({"check": "acme"}), "the event asks for a `check`, which is not yet supported: EXPECTED"),
+            (json!({"check": ["acme"]}), "`check` in the event is a list, write one destination's name"),
+            (json!({"check": ""}), "`check` in the event is ``, write one destination's name"),
+            (
+                json!({"check": "acme", "date": "2026-01-15"}),
+                "the event has an unknown field `date`, did you mean `check`?: EXPECTED",
+            ),
             (json!({"Records": [{"eventSource": "aws:sqs"}]}), "the event comes from SQS, which is not yet supported: EXPECTED"),
             (
                 json!({"Records": [{"eventSource": "aws:s3"}]}),

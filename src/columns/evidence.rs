@@ -136,6 +136,7 @@ pub struct Observed {
 
 /// The bounds that keep hostile records from growing a schema without end.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "the settings' own names")]
 pub struct Limits {
     /// The most leaf columns of a table.
     pub max_columns: usize,
@@ -324,11 +325,10 @@ impl Evidence {
         let token = tape.token(at);
         let watch = self.watch_of(node);
         match (watch, token.kind) {
-            (Watch::Nothing, _) => {}
-            (Watch::Fractions, TokenKind::Number) => {
-                if exact_int64(token.text(buffer)).is_none() && is_fraction(token.text(buffer)) {
-                    self.pending.push((node, Seen::OtherNumber));
-                }
+            (Watch::Fractions, TokenKind::Number)
+                if exact_int64(token.text(buffer)).is_none() && is_fraction(token.text(buffer)) =>
+            {
+                self.pending.push((node, Seen::OtherNumber));
             }
             (Watch::Members, TokenKind::Object) => self.members_of(node, at, tape, buffer)?,
             (Watch::Elements, TokenKind::Array) => self.elements_of(node, at, tape, buffer)?,

@@ -90,9 +90,6 @@ pub(super) const NOT_YET: &[NotYet] = &[
     NotYet { section: Section::Destination, name: "dedupe", unless_false: false },
     NotYet { section: Section::Destination, name: "verify", unless_false: true },
     NotYet { section: Section::Destination, name: "sweep", unless_false: true },
-    NotYet { section: Section::Destination, name: "role_arn", unless_false: false },
-    NotYet { section: Section::Destination, name: "external_id", unless_false: false },
-    NotYet { section: Section::Destination, name: "credentials", unless_false: false },
 ];
 
 /// The gate on a key, if its feature is still to come.

@@ -261,7 +261,16 @@ pub(super) fn variable_name(value: &DeValue<'_>) -> Ruled<String> {
         !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
             && !text.starts_with(|first: char| first.is_ascii_digit())
+            && !looks_like_a_key(text)
     })
+}
+
+/// Whether somebody may have written a key itself where its variable's name belongs: an access key id, or 40 letters and digits of both
+/// cases.
+fn looks_like_a_key(text: &str) -> bool {
+    let has = |kind: fn(&u8) -> bool| text.as_bytes().iter().any(kind);
+    let is_id = text.len() >= 16 && (text.starts_with("AKIA") || text.starts_with("ASIA"));
+    is_id || (text.len() == 40 && has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_digit))
 }
 
 pub(super) fn queue_url(value: &DeValue<'_>) -> Ruled<String> {

@@ -162,6 +162,19 @@ impl Layout {
         ObjectKey(format!("{prefix}_dayport/{day}.json"))
     }
 
+    /// The key of the connection test's probe: beside the manifests, and none of theirs.
+    #[must_use]
+    #[expect(clippy::unused_self, reason = "as with the manifest's key")]
+    pub fn probe_key(self, prefix: &Prefix) -> ObjectKey {
+        ObjectKey(format!("{prefix}_dayport/check.txt"))
+    }
+
+    /// Whether a destination ever needs an object deleted.
+    #[must_use]
+    pub fn deletes(self) -> bool {
+        self.rerun_replaces() || self.replaces_snapshots()
+    }
+
     /// Whether a snapshot table's new files replace the old ones in place (else each transfer adds its own).
     #[must_use]
     pub fn replaces_snapshots(self) -> bool {

@@ -120,6 +120,6 @@ mod tests {
         let mut all = Vec::with_capacity(staged.len() + 1);
         let status = inflate.decompress_vec(&landed[10..], &mut all, flate2::FlushDecompress::Finish).unwrap();
         assert_eq!(status, flate2::Status::StreamEnd);
-        assert_eq!(inflate.total_in() as usize, landed.len() - 18, "one member alone");
+        assert_eq!(inflate.total_in(), landed.len() as u64 - 18, "one member alone");
     }
 }

@@ -177,6 +177,7 @@ fn collect_leaves(array: &ArrayRef, leaves: &mut Vec<ArrayRef>) {
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "counts of one batch")]
 fn dictionary_pays(leaf: &ArrayRef) -> bool {
     let distinct_share = |values: usize, distinct: usize| distinct as f64 <= values as f64 * DISTINCT_SHARE;
     match leaf.data_type() {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::access::check::Report;
 use crate::domain::error::{Error, Kind};
 use crate::run::answer::RunAnswer;
 
@@ -20,6 +21,9 @@ pub struct Answer {
     /// Whether files, or tables too, were left out because the answer would have been too long.
     #[serde(skip_serializing_if = "is_false")]
     pub truncated: bool,
+    /// The report of a connection test, where one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<Report>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
@@ -28,6 +32,11 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Answer {
+    /// The answer to a request for a connection test.
+    pub(super) fn of_check(report: Report) -> Answer {
+        Answer { check: Some(report), ..Answer::default() }
+    }
+
     /// The same, at most 200 KB as JSON: where it is longer its files are left out, then its tables; each manifest has them all.
     #[must_use]
     pub fn fitted(mut self) -> Answer {
@@ -142,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_failures_is_no_failure() {
-        let answer = Answer { runs: vec![committed("acme", 1)], truncated: false };
+        let answer = Answer { runs: vec![committed("acme", 1)], ..Answer::default() };
         assert!(answer.failure().is_none());
         assert!(Answer::default().failure().is_none());
     }
@@ -155,7 +164,7 @@ mod tests {
             failed("c", &Error::vendor("no table, add one")),
             failed("d", &Error::customer("bucket `x`\nis missing")),
         ];
-        let error = Answer { runs, truncated: false }.failure().unwrap();
+        let error = Answer { runs, ..Answer::default() }.failure().unwrap();
         assert_eq!(error.kind(), Kind::Vendor);
         assert_eq!(
             error.message(),
@@ -165,7 +174,7 @@ mod tests {
 
     #[test]
     fn one_run_that_failed_says_no_more_than_its_own_message() {
-        let answer = Answer { runs: vec![failed("a", &Error::bug("1 is 2, please report it"))], truncated: false };
+        let answer = Answer { runs: vec![failed("a", &Error::bug("1 is 2, please report it"))], ..Answer::default() };
         let error = answer.failure().unwrap();
         assert_eq!((error.kind(), error.message()), (Kind::Bug, "a 2026-01-15 (bug): 1 is 2, please report it"));
     }
@@ -173,19 +182,19 @@ mod tests {
     #[test]
     fn the_message_of_very_many_failures_is_cut() {
         let runs = (0..1000).map(|number| failed(&format!("ü{number}"), &Error::bug("no"))).collect();
-        let message = Answer { runs, truncated: false }.failure().unwrap().message().to_owned();
+        let message = Answer { runs, ..Answer::default() }.failure().unwrap().message().to_owned();
         assert!(message.starts_with("1000 of 1000 runs failed: ü0 2026-01-15 (bug): no; "), "{message}");
         assert!(message.chars().count() < MOST_CHARACTERS + 50 && message.ends_with("(the log has the whole answer)"));
     }
 
     #[test]
     fn an_answer_of_200_kb_keeps_its_files_and_a_longer_one_has_none_then_no_tables() {
-        let small = Answer { runs: vec![committed("acme", 1000)], truncated: false }.fitted();
+        let small = Answer { runs: vec![committed("acme", 1000)], ..Answer::default() }.fitted();
         assert!(!small.truncated);
         assert_eq!(small.runs[0].tables[0].files.len(), 1000);
         assert!(!serde_json::to_string(&small).unwrap().contains("truncated"));
 
-        let long = Answer { runs: vec![committed("acme", 3000)], truncated: false }.fitted();
+        let long = Answer { runs: vec![committed("acme", 3000)], ..Answer::default() }.fitted();
         assert!(long.truncated);
         assert_eq!((long.runs[0].tables.len(), long.runs[0].tables[0].files.len()), (1, 0));
         assert!(serde_json::to_string(&long).unwrap().ends_with(",\"truncated\":true}"));
@@ -193,7 +202,7 @@ mod tests {
         let table = committed("acme", 0).tables.remove(0);
         let many =
             RunAnswer { tables: vec![table; 3000], counts: Counts { read: 7, ..Counts::default() }, ..committed("acme", 0) };
-        let many = Answer { runs: vec![many], truncated: false }.fitted();
+        let many = Answer { runs: vec![many], ..Answer::default() }.fitted();
         assert!(many.truncated && many.runs[0].tables.is_empty());
         assert_eq!(many.runs[0].counts.read, 7, "the rest stays");
         assert!(many.runs[0].manifest.is_some());

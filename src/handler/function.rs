@@ -34,6 +34,7 @@ impl Function {
     }
 
     /// Answers one event. Its failure is logged here, and nowhere else.
+    #[expect(clippy::result_large_err, reason = "once an invocation")]
     pub async fn invoke(&self, event: LambdaEvent<Value>) -> Result<Answer, Failure> {
         let invocation = Invocation::until(event.context.request_id, event.context.deadline, now_millis());
         let answered = AssertUnwindSafe(self.answer(&event.payload, &invocation)).catch_unwind().await;

@@ -1,5 +1,7 @@
 //! From a chunk of whole lines to records: every value is handed on as a record or as a reject, with its place.
 
+use std::ops::Range;
+
 use super::json::{Fault, Tape, TokenKind, repair};
 use super::route::Reason;
 
@@ -31,22 +33,13 @@ pub struct Reader {
     tape: Tape,
     max_depth: usize,
     max_record_bytes: usize,
-    values: Vec<Value>,
-}
-
-/// A value within a line.
-#[derive(Clone, Copy, Debug)]
-struct Value {
-    start: usize,
-    end: usize,
-    too_deep: bool,
 }
 
 impl Reader {
     /// A reader with these limits.
     #[must_use]
     pub fn new(max_depth: usize, max_record_bytes: usize) -> Reader {
-        Reader { tape: Tape::default(), max_depth, max_record_bytes, values: Vec::new() }
+        Reader { tape: Tape::default(), max_depth, max_record_bytes }
     }
 
     /// Reads `bytes`, whole lines of which the first stands at `first`.
@@ -72,13 +65,12 @@ impl Reader {
         let is_utf8 = std::str::from_utf8(bytes).is_ok();
         let is_between = |byte: &u8| is_space(*byte) || *byte == b',';
         let mut at = 0;
-        self.values.clear();
         loop {
             at += bytes.get(at..).unwrap_or_default().iter().take_while(|byte| is_between(byte)).count();
             if at >= bytes.len() {
                 break;
             }
-            match self.value_of(bytes, at) {
+            match self.value(bytes, first, at, is_utf8, visit) {
                 Some(end) => at = end,
                 None => {
                     let rest = bytes.get(at..).unwrap_or_default();
@@ -87,94 +79,86 @@ impl Reader {
                 }
             }
         }
-        let values = std::mem::take(&mut self.values);
-        for &value in &values {
-            self.value(bytes, first, value, is_utf8, visit);
-        }
-        self.values = values;
     }
 
     fn line(&mut self, line: &[u8], place: Place, is_utf8: bool, visit: &mut impl Visit) {
         let Some(start) = line.iter().position(|byte| !is_space(*byte)) else { return };
         let end = line.iter().rposition(|byte| !is_space(*byte)).map_or(0, |last| last + 1);
-        let whole = Value { start, end, too_deep: false };
         // The usual line is one object; anything else is looked at in a second way.
-        if line.get(start) == Some(&b'{') {
-            match self.tape.read(line, start, self.max_depth) {
-                Ok(at) if at == end => return self.taken(line, place, whole, is_utf8, visit),
-                Err(Fault::TooDeep(at)) if at == end => {
-                    return self.value(line, place, Value { too_deep: true, ..whole }, is_utf8, visit);
-                }
-                Ok(_) | Err(_) => {}
-            }
+        if line.get(start) == Some(&b'{') && self.tape.read(line, start, self.max_depth) == Ok(end) {
+            return self.taken(line, place, start..end, is_utf8, visit);
         }
-        self.values.clear();
-        if self.values_of(line, start, end).is_none() {
+        if self.find_values(line, start, end, |reader, at| reader.end_of(line, at)).is_none() {
             let text = line.get(start..end).unwrap_or_default();
             let reason = if text.len() > self.max_record_bytes { Reason::TooLarge } else { Reason::NotJson };
             return visit.reject(place_in(place, start), reason, text, looks_spread(text).then_some(SPREAD_HINT));
         }
-        let values = std::mem::take(&mut self.values);
-        for &value in &values {
-            self.value(line, place, value, is_utf8, visit);
-        }
-        self.values = values;
+        // It is wholly values. They are read once more rather than remembered: a hostile line may hold one for each two of its bytes.
+        let _ = self.find_values(line, start, end, |reader, at| reader.value(line, place, at, is_utf8, visit));
     }
 
-    /// The values of a line, those of its arrays each for itself; `None` if it is not wholly such.
-    fn values_of(&mut self, line: &[u8], start: usize, end: usize) -> Option<()> {
+    /// Finds the values of a line, those of its arrays each for itself: `take` gets where each starts and answers where it ends. `None` if
+    /// the line is not wholly such.
+    fn find_values(
+        &mut self,
+        line: &[u8],
+        start: usize,
+        end: usize,
+        mut take: impl FnMut(&mut Self, usize) -> Option<usize>,
+    ) -> Option<()> {
         let mut at = start;
         while at < end {
-            at = if line.get(at) == Some(&b'[') { self.elements_of(line, at)? } else { self.value_of(line, at)? };
-            at = skip_space(line, at);
+            if line.get(at) != Some(&b'[') {
+                at = skip_space(line, take(self, at)?);
+                continue;
+            }
+            at = skip_space(line, at + 1);
+            if line.get(at) != Some(&b']') {
+                loop {
+                    at = skip_space(line, take(self, at)?);
+                    match line.get(at) {
+                        Some(b',') => at = skip_space(line, at + 1),
+                        Some(b']') => break,
+                        _ => return None,
+                    }
+                }
+            }
+            at = skip_space(line, at + 1);
         }
         Some(())
     }
 
-    fn elements_of(&mut self, line: &[u8], start: usize) -> Option<usize> {
-        let mut at = skip_space(line, start + 1);
-        if line.get(at) == Some(&b']') {
-            return Some(at + 1);
+    /// Where the value that starts at `start` ends, however deep it is.
+    fn end_of(&mut self, line: &[u8], start: usize) -> Option<usize> {
+        match self.tape.read(line, start, self.max_depth) {
+            Ok(end) | Err(Fault::TooDeep(end)) => Some(end),
+            Err(Fault::Syntax(_)) => None,
         }
-        loop {
-            at = skip_space(line, self.value_of(line, at)?);
-            match line.get(at) {
-                Some(b',') => at = skip_space(line, at + 1),
-                Some(b']') => return Some(at + 1),
-                _ => return None,
+    }
+
+    /// Reads the value that starts at `start` and hands it on, as a record or as a reject; where it ends.
+    fn value(&mut self, line: &[u8], place: Place, start: usize, is_utf8: bool, visit: &mut impl Visit) -> Option<usize> {
+        match self.tape.read(line, start, self.max_depth) {
+            Ok(end) => {
+                self.taken(line, place, start..end, is_utf8, visit);
+                Some(end)
             }
+            Err(Fault::TooDeep(end)) => {
+                let text = line.get(start..end).unwrap_or_default();
+                let reason = if text.len() > self.max_record_bytes { Reason::TooLarge } else { Reason::TooDeep };
+                visit.reject(place_in(place, start), reason, text, None);
+                Some(end)
+            }
+            Err(Fault::Syntax(_)) => None,
         }
-    }
-
-    fn value_of(&mut self, line: &[u8], start: usize) -> Option<usize> {
-        let (end, too_deep) = match self.tape.read(line, start, self.max_depth) {
-            Ok(end) => (end, false),
-            Err(Fault::TooDeep(end)) => (end, true),
-            Err(Fault::Syntax(_)) => return None,
-        };
-        self.values.push(Value { start, end, too_deep });
-        Some(end)
-    }
-
-    fn value(&mut self, line: &[u8], place: Place, value: Value, is_utf8: bool, visit: &mut impl Visit) {
-        let text = line.get(value.start..value.end).unwrap_or_default();
-        if text.len() > self.max_record_bytes {
-            return visit.reject(place_in(place, value.start), Reason::TooLarge, text, None);
-        }
-        if value.too_deep {
-            return visit.reject(place_in(place, value.start), Reason::TooDeep, text, None);
-        }
-        if self.tape.read(line, value.start, self.max_depth).is_err() {
-            return visit.reject(place_in(place, value.start), Reason::NotJson, text, None);
-        }
-        self.taken(line, place, value, is_utf8, visit);
     }
 
     /// Hands on the value that is on the tape.
     #[inline]
-    fn taken(&mut self, line: &[u8], place: Place, value: Value, is_utf8: bool, visit: &mut impl Visit) {
-        let text = line.get(value.start..value.end).unwrap_or_default();
-        let place = place_in(place, value.start);
+    fn taken(&mut self, line: &[u8], place: Place, value: Range<usize>, is_utf8: bool, visit: &mut impl Visit) {
+        let start = value.start;
+        let text = line.get(value).unwrap_or_default();
+        let place = place_in(place, start);
         if text.len() > self.max_record_bytes {
             return visit.reject(place, Reason::TooLarge, text, None);
         }
@@ -189,9 +173,9 @@ impl Reader {
                 Err(_) => visit.reject(place, Reason::NotJson, text, None),
             };
         }
-        if value.start != 0 {
+        if start != 0 {
             // Token positions are those in the text that is handed on.
-            self.tape.shift_back(value.start);
+            self.tape.shift_back(start);
         }
         visit.record(place, &mut self.tape, text, false, text);
     }

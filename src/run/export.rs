@@ -32,6 +32,7 @@ use self::unpack::Unpacker;
 use super::journal::{FinishedFile, ObjectCounts, Pass, ShardDone, TableFacts};
 use super::plan::{Plan, Shard, folder_of};
 use super::quarantine::put_part;
+use crate::domain::counts::Counts;
 use crate::domain::error::{Error, Result};
 use crate::domain::format::Format;
 use crate::domain::layout::{FilePlace, ObjectKey};
@@ -212,10 +213,8 @@ impl Export<'_> {
         };
         let feeding = stop_on_error(&crew, self.feed(&crew, &objects, staging));
         let sinking = stop_on_error(&crew, sink::run(customer, recorder, &sink_rules, key_of, || crew.wake(), from_crew));
-        let quarantining = stop_on_error(
-            &crew,
-            quarantine(state, pass.quarantine_key, quarantine_parts, &backlog, || crew.wake()),
-        );
+        let quarantining =
+            stop_on_error(&crew, quarantine(state, pass.quarantine_key, quarantine_parts, &backlog, || crew.wake()));
         let (fed, files, quarantined) = tokio::join!(feeding, sinking, quarantining);
         for worker in workers {
             worker.await.map_err(|error| Error::bug("a worker thread was lost, please report it").with_source(error))?;
@@ -232,7 +231,7 @@ impl Export<'_> {
             put_part(state, &key, last).await?;
             quarantined.push(key);
         }
-        self.done(pass, &objects, &skipped, gathered, files, quarantined)
+        self.done(pass, &objects, &skipped, &gathered, files, quarantined)
     }
 
     async fn feed<S>(&self, crew: &Crew, objects: &[&ObjectInfo], staging: &S) -> Result<()>
@@ -300,7 +299,7 @@ impl Export<'_> {
         pass: &ShardPass<'_>,
         objects: &[&ObjectInfo],
         skipped: &[&ObjectInfo],
-        gathered: Gather,
+        gathered: &Gather,
         files: Vec<UploadedFile>,
         quarantined: Vec<String>,
     ) -> Result<ShardDone> {
@@ -343,7 +342,7 @@ impl Export<'_> {
             }
             for object in skipped {
                 let reason = pass.left_out.get(&object.key).cloned();
-                counts.push(ObjectCounts { key: object.key.clone(), counts: Default::default(), skipped: reason });
+                counts.push(ObjectCounts { key: object.key.clone(), counts: Counts::default(), skipped: reason });
             }
             counts.sort_by(|a, b| a.key.cmp(&b.key));
         }

@@ -20,6 +20,7 @@ pub const MANIFEST_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`MANIFEST_VERSION`].
+    #[expect(clippy::struct_field_names, reason = "the document's own word")]
     pub manifest_version: u32,
     /// The destination's name.
     pub destination: String,

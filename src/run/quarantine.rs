@@ -151,6 +151,7 @@ pub struct Quarantined<'a> {
     /// The destination's own records, quarantined or not.
     pub records: u64,
     /// How many of them are quarantined.
+    #[expect(clippy::struct_field_names, reason = "the word that counts use")]
     pub quarantined: u64,
     /// Quarantined records by reason.
     pub reasons: BTreeMap<&'a str, u64>,

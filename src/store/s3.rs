@@ -8,16 +8,17 @@ mod refusal;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
-mod replay;
+pub(crate) mod replay;
 #[cfg(test)]
 mod requests;
 
+use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use aws_sdk_s3::Client;
-use aws_sdk_s3::config::Region;
 use aws_sdk_s3::config::http::HttpResponse;
+use aws_sdk_s3::config::{IdentityCache, Region};
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{ChecksumAlgorithm, ChecksumType, CompletedMultipartUpload, CompletedPart, EncodingType};
@@ -27,6 +28,8 @@ pub use self::client::{Address, Clients, Retries};
 pub use self::options::RequestOptions;
 use self::options::{addressed, making_an_object};
 use self::refusal::{Refusal, Target};
+pub use self::refusal::{Refused, Why};
+pub(crate) use self::refusal::{chain, plain};
 use super::checksum::Crc64Nvme;
 use super::operation::Operation;
 use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
@@ -45,25 +48,41 @@ pub enum Side {
 const MOST_RESENDS: u32 = 3;
 
 /// One bucket of S3, or of a store that speaks its API. Clones share the connection and what was found out about the region.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct S3Bucket {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for S3Bucket {
+    /// What it is, without the client: the SDK shows the key id of the credentials that it keeps.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { name, options, side, .. } = &*self.shared;
+        f.debug_struct("S3Bucket").field("name", name).field("side", side).field("options", options).finish_non_exhaustive()
+    }
+}
+
 struct Shared {
     name: String,
     options: RequestOptions,
     side: Side,
-    client: RwLock<Client>,
+    client: RwLock<Signed>,
     follows_region: bool,
+    renews_credentials: bool,
+}
+
+/// A client, and how many times its credentials were asked for anew.
+#[derive(Clone)]
+struct Signed {
+    client: Client,
+    renewals: u64,
 }
 
 impl S3Bucket {
     /// The bucket `name` through `client`, whose region is taken as right.
     #[must_use]
     pub fn new(client: Client, name: &str, options: RequestOptions, side: Side) -> Self {
-        let shared = Shared { name: name.to_owned(), options, side, client: RwLock::new(client), follows_region: false };
+        let client = RwLock::new(Signed { client, renewals: 0 });
+        let shared = Shared { name: name.to_owned(), options, side, client, follows_region: false, renews_credentials: false };
         S3Bucket { shared: Arc::new(shared) }
     }
 
@@ -71,10 +90,32 @@ impl S3Bucket {
     /// find it out: the first answer tells (301 `PermanentRedirect`, 400 `AuthorizationHeaderMalformed`).
     #[must_use]
     pub fn following_region(self, follows: bool) -> Self {
-        let client = RwLock::new(self.client());
-        let Shared { name, options, side, .. } = &*self.shared;
-        let shared = Shared { name: name.clone(), options: options.clone(), side: *side, client, follows_region: follows };
-        S3Bucket { shared: Arc::new(shared) }
+        S3Bucket { shared: Arc::new(Shared { follows_region: follows, ..self.copied() }) }
+    }
+
+    /// The same, but credentials that are refused are asked for once more, and the request is sent again with the new ones: a key
+    /// pair may have been rotated since it was read, a session may have been ended.
+    #[must_use]
+    pub fn renewing_credentials(self, renews: bool) -> Self {
+        S3Bucket { shared: Arc::new(Shared { renews_credentials: renews, ..self.copied() }) }
+    }
+
+    /// The same bucket under other options.
+    #[must_use]
+    pub fn with_options(&self, options: RequestOptions) -> Self {
+        S3Bucket { shared: Arc::new(Shared { options, ..self.copied() }) }
+    }
+
+    fn copied(&self) -> Shared {
+        let Shared { name, options, side, follows_region, renews_credentials, .. } = &*self.shared;
+        Shared {
+            name: name.clone(),
+            options: options.clone(),
+            side: *side,
+            client: RwLock::new(self.signed()),
+            follows_region: *follows_region,
+            renews_credentials: *renews_credentials,
+        }
     }
 
     /// The bucket's name.
@@ -102,37 +143,58 @@ impl S3Bucket {
     }
 
     fn client(&self) -> Client {
+        self.signed().client
+    }
+
+    fn signed(&self) -> Signed {
         self.shared.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sends requests to `region` from now on.
     fn move_to(&self, region: &str) {
-        let mut client = self.shared.client.write().unwrap_or_else(PoisonError::into_inner);
-        if client.config().region().is_some_and(|current| current.as_ref() == region) {
+        let mut signed = self.shared.client.write().unwrap_or_else(PoisonError::into_inner);
+        if signed.client.config().region().is_some_and(|current| current.as_ref() == region) {
             return;
         }
         tracing::info!(bucket = self.shared.name, region, "the bucket is in another region, requests go there now");
-        let config = client.config().to_builder().region(Region::new(region.to_owned())).build();
-        *client = Client::from_conf(config);
+        let config = signed.client.config().to_builder().region(Region::new(region.to_owned())).build();
+        signed.client = Client::from_conf(config);
     }
 
-    /// Sends a request, in the right region, and again where the same bytes may yet arrive whole.
+    /// Forgets the credentials that `refused` signed with, unless another request has done so since: the next one asks for them.
+    fn renew(&self, refused: &Signed) {
+        let mut signed = self.shared.client.write().unwrap_or_else(PoisonError::into_inner);
+        if signed.renewals != refused.renewals {
+            return;
+        }
+        tracing::info!(bucket = self.shared.name, "the credentials were refused, they are read once more");
+        let config = signed.client.config().to_builder().identity_cache(IdentityCache::lazy().build()).build();
+        *signed = Signed { client: Client::from_conf(config), renewals: signed.renewals + 1 };
+    }
+
+    /// Sends a request, in the right region, with credentials that hold, and again where the same bytes may yet arrive whole.
     async fn send<T, E, F>(&self, operation: Operation, request: impl Fn(Client) -> F + Send + Sync) -> Result<T, Refusal>
     where
         F: Future<Output = Result<T, SdkError<E, HttpResponse>>> + Send,
         E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
     {
-        let mut moved = false;
+        let mut has_moved = false;
+        let mut has_renewed = false;
         let mut resends = 0;
         loop {
-            let refusal = match request(self.client()).await {
+            let signed = self.signed();
+            let refusal = match request(signed.client.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => Refusal::read(operation, &error),
             };
             match refusal.right_region() {
-                Some(region) if self.shared.follows_region && !moved => {
+                Some(region) if self.shared.follows_region && !has_moved => {
                     self.move_to(region);
-                    moved = true;
+                    has_moved = true;
+                }
+                _ if refusal.is_about_credentials() && self.shared.renews_credentials && !has_renewed => {
+                    self.renew(&signed);
+                    has_renewed = true;
                 }
                 _ if refusal.is_worth_sending_again() && resends < MOST_RESENDS => resends += 1,
                 _ => return Err(refusal),

@@ -27,7 +27,7 @@ async fn output(mut command: Command) -> (Option<i32>, String, String) {
     (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
-async fn dayport(lab: &Lab, arguments: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) async fn dayport(lab: &Lab, arguments: &[&str]) -> (Option<i32>, String, String) {
     output(lab.command(arguments)).await
 }
 

@@ -1,6 +1,7 @@
 //! The one integration test binary: Dayport as its users meet it, and whole days read back and compared.
 
 #![allow(
+    clippy::pedantic,
     missing_docs,
     unreachable_pub,
     clippy::unwrap_used,
@@ -12,6 +13,8 @@
     reason = "a test ends at the first surprise, and its own patience is measured by the clock"
 )]
 
+/// Policies and connection tests, as commands and as an event.
+mod access;
 /// Every row of `tests/cases/index.tsv`.
 mod cases;
 /// The command line: what it prints, and how it ends.

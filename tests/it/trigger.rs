@@ -21,6 +21,7 @@ fn days(from: &str, to: &str, destinations: &[&str], force: bool) -> Request {
 fn expected() -> Vec<(&'static str, Request)> {
     let day = "2026-01-15";
     vec![
+        ("check.json", Request::Check { destination: "acme-parquet".to_owned() }),
         ("date.json", days(day, day, &[], false)),
         ("destination.json", days(day, day, &["acme-parquet"], false)),
         ("destinations.json", days(day, day, &["acme-parquet", "acme-json"], false)),

@@ -189,6 +189,8 @@ impl ChunkRows {
     }
 }
 
+const _: () = assert!(size_of::<Rejected>() <= 16, "a hostile chunk holds one for each two of its bytes");
+
 impl Rejected {
     /// The reject at `place` in a chunk that begins at `first`. A chunk has far fewer than 2^32 bytes.
     fn new(first: Place, place: Place, reason: Reason, length: usize, is_spread: bool) -> Rejected {

@@ -27,6 +27,7 @@ pub struct ScratchFile {
 
 impl Scratch {
     /// Scratch in `dir`; a share of what is free is taken of what is free now.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is between 0 and 1")]
     pub fn open(dir: &Path, budget: ScratchBudget) -> Result<Scratch> {
         let budget = match budget {
             ScratchBudget::Bytes(bytes) => bytes,

@@ -134,8 +134,7 @@ mod tests {
     /// chunk on, and the run never ended.
     #[test]
     fn chunks_are_given_one_a_call_whatever_the_caller_has_already() {
-        let text =
-            "[staging]\ns3_bucket = \"a\"\n[state]\ns3_bucket = \"b\"\n[[destination]]\nname = \"acme\"\ns3_bucket = \"c\"\n";
+        let text = "[staging]\ns3_bucket = \"stg\"\n[state]\ns3_bucket = \"sta\"\n[[destination]]\nname = \"acme\"\ns3_bucket = \"cus\"\n";
         let settings = crate::config::parse(text, &crate::config::Environment::default()).unwrap();
         let object = "{\"event_name\":\"a\"}\n".repeat(10_000);
         let mut unpacker = Unpacker::new(&settings.staging, 4096, object.len() as u64);

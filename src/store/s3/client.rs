@@ -132,8 +132,11 @@ impl Clients {
         options: RequestOptions,
         side: Side,
     ) -> S3Bucket {
+        let renews = credentials.is_some();
         let client = self.client(address, credentials);
-        S3Bucket::new(client, &address.bucket, options, side).following_region(address.region.is_none())
+        S3Bucket::new(client, &address.bucket, options, side)
+            .following_region(address.region.is_none())
+            .renewing_credentials(renews)
     }
 
     /// A client with our settings.

@@ -134,6 +134,12 @@ impl Answer {
         }
     }
 
+    /// Whether it is the key, and not the bucket, that refused.
+    pub(super) fn is_about_key(&self) -> bool {
+        let is_denied = self.code.as_deref() == Some("AccessDenied") && self.message_has("kms:");
+        is_denied || self.code.as_deref().is_some_and(|code| code.starts_with("KMS."))
+    }
+
     pub(super) fn who(&self, operation: Operation) -> Who {
         if self.is_about_region() {
             return Owner;

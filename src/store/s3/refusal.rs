@@ -1,6 +1,7 @@
 //! Reading the SDK's errors, and saying in one line what was refused, why, and what to do.
 
 use std::error::Error as StdError;
+use std::fmt;
 
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
@@ -31,9 +32,51 @@ pub(super) enum Cause {
     NoCredentials(String),
     /// An answer that is not S3's.
     Unreadable(Option<u16>),
+    /// The credentials could not be had, and whoever provides them said who must act and what to do.
+    Provider(Kind, String),
     /// The request could not be built.
     NotBuilt(String),
 }
+
+/// Why S3 refused, as far as whoever asks further needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A permission is missing, or a Deny met the request: S3 says no more across accounts.
+    Permission,
+    /// The bucket is in another region.
+    Region,
+    /// The KMS key refused, or is not usable.
+    Key,
+    /// The credentials are not there, or S3 does not take them.
+    Credentials,
+    /// Anything else.
+    Other,
+}
+
+/// What an error of this store carries as its source; it adds nothing to the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub why: Why,
+    /// S3's error code; empty where there was none.
+    pub code: String,
+}
+
+impl Refused {
+    /// What an error says of its refusal, if it came from this store.
+    #[must_use]
+    pub fn of(error: &Error) -> Option<&Refused> {
+        error.source().and_then(|source| source.downcast_ref())
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.code)
+    }
+}
+
+impl StdError for Refused {}
 
 /// Where a request went, for the message.
 pub(super) struct Target<'a> {
@@ -63,6 +106,7 @@ impl Refusal {
                     region: header.or_else(|| body.and_then(|body| region_in(&body, meta.message()))),
                 })
             }
+            _ if let Some(ours) = ours_in(error) => Cause::Provider(ours.kind(), ours.to_string()),
             SdkError::TimeoutError(_) => Cause::TimedOut,
             SdkError::ResponseError(_) => Cause::Unreadable(status_of(error.raw_response())),
             SdkError::DispatchFailure(failure) => {
@@ -106,6 +150,14 @@ impl Refusal {
         }
     }
 
+    /// Whether it is the credentials that S3 does not take, and not what they may do.
+    pub(super) fn is_about_credentials(&self) -> bool {
+        match &self.cause {
+            Cause::Answer(answer) => answer.who(self.operation) == Signer && self.code() != Some("AccessDenied"),
+            _ => false,
+        }
+    }
+
     /// Whether the same bytes may be sent again at once, where the SDK would not: damage on the way, and an error of the moment in
     /// the body of a 200 (a completion's) under a code that it does not know.
     pub(super) fn is_worth_sending_again(&self) -> bool {
@@ -130,12 +182,33 @@ impl Refusal {
             Operation::ListObjectsV2 if target.key.is_empty() => format!("{verb} {whose} `{}`", target.bucket),
             _ => format!("{verb} `{}` in {whose} `{}`", plain(target.key), target.bucket),
         };
-        let (why, what_to_do) = self.explain(target);
+        let why = self.why();
+        if let Cause::Provider(_, message) = &self.cause {
+            return Error::new(kind, format!("could not {place}: {message}")).with_source(Refused { why, code: String::new() });
+        }
+        let (reason, what_to_do) = self.explain(target);
         let said = self.said();
-        Error::new(kind, format!("could not {place} ({said}): {why}, {what_to_do}"))
+        let code = self.code().map(plain).unwrap_or_default();
+        Error::new(kind, format!("could not {place} ({said}): {reason}, {what_to_do}")).with_source(Refused { why, code })
+    }
+
+    fn why(&self) -> Why {
+        match &self.cause {
+            Cause::Provider(..) | Cause::NoCredentials(_) => Why::Credentials,
+            Cause::Answer(_) if self.is_about_credentials() => Why::Credentials,
+            Cause::Answer(answer) if answer.is_about_region() => Why::Region,
+            Cause::Answer(answer) if answer.is_about_key() => Why::Key,
+            Cause::Answer(answer) if answer.code.as_deref() == Some("AccessDenied") => Why::Permission,
+            // An answer without a body, to a HEAD or from a proxy.
+            Cause::Answer(answer) if answer.code.is_none() && answer.status == 403 => Why::Permission,
+            _ => Why::Other,
+        }
     }
 
     fn kind(&self, target: &Target<'_>) -> Kind {
+        if let Cause::Provider(kind, _) = &self.cause {
+            return *kind;
+        }
         let side = |side: Side| match side {
             Side::Customer => Kind::Customer,
             Side::Vendor => Kind::Vendor,
@@ -153,7 +226,7 @@ impl Refusal {
         match &self.cause {
             Cause::NoCredentials(text) if text.contains("AccessDenied") => Owner,
             Cause::NoCredentials(text) if is_of_the_moment(text) => Time,
-            Cause::NoCredentials(_) => Vendor,
+            Cause::NoCredentials(_) | Cause::Provider(..) => Vendor,
             Cause::NotBuilt(_) => Authors,
             Cause::Unreadable(Some(300..=399)) => Owner,
             Cause::TimedOut | Cause::NoAnswer(_) | Cause::Unreadable(_) => Time,
@@ -172,7 +245,7 @@ impl Refusal {
                 }
             }
             Cause::TimedOut => "no answer in time".to_owned(),
-            Cause::NoAnswer(text) | Cause::NoCredentials(text) | Cause::NotBuilt(text) => plain(text),
+            Cause::NoAnswer(text) | Cause::NoCredentials(text) | Cause::Provider(_, text) | Cause::NotBuilt(text) => plain(text),
             Cause::Unreadable(Some(status)) => format!("an answer with status {status} that is not S3's"),
             Cause::Unreadable(None) => "an answer that is not S3's".to_owned(),
         }
@@ -185,7 +258,7 @@ impl Refusal {
             Cause::TimedOut | Cause::NoAnswer(_) => {
                 pair("S3 could not be reached", "check the network if it lasts, and call again")
             }
-            Cause::NoCredentials(_) => match self.who() {
+            Cause::NoCredentials(_) | Cause::Provider(..) => match self.who() {
                 Owner => pair(
                     "the role could not be assumed",
                     "check that its trust policy names our role and the external id (`dayport policy --trust` prints one)",
@@ -220,8 +293,20 @@ fn region_in(body: &str, message: Option<&str>) -> Option<String> {
         .or_else(|| between(message?, "The ", " location constraint is incompatible"))
 }
 
+/// The error of ours among the causes: that of a credentials provider of the access room.
+fn ours_in<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Error> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(ours) = cause.downcast_ref() {
+            return Some(ours);
+        }
+        next = cause.source();
+    }
+    None
+}
+
 /// The causes of an error, each once, in one line.
-fn chain(error: &dyn StdError) -> String {
+pub(crate) fn chain(error: &dyn StdError) -> String {
     let mut said = String::new();
     let mut next = Some(error);
     while let Some(cause) = next {
@@ -247,7 +332,7 @@ fn is_of_the_moment(chain: &str) -> bool {
 
 /// Text from outside as it may stand in one line of a log: control characters escaped, at most 400 characters, and anything that
 /// looks like an access key id blotted out.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     const MOST: usize = 400;
     let mut line = String::new();
     for (index, word) in text.trim().split(' ').enumerate() {

@@ -14,30 +14,30 @@ use aws_sdk_s3::config::{Credentials, SharedCredentialsProvider};
 use super::{Address, Clients, RequestOptions, Retries, S3Bucket, Side};
 
 /// A key pair that no message may ever show.
-pub(super) const KEY_ID: &str = "AKIADAYPORTTEST00000";
-pub(super) const SECRET: &str = "never-say-this-secret";
-pub(super) const TOKEN: &str = "never-say-this-token";
+pub(crate) const KEY_ID: &str = "AKIADAYPORTTEST00000";
+pub(crate) const SECRET: &str = "never-say-this-secret";
+pub(crate) const TOKEN: &str = "never-say-this-token";
 
 /// A request as it came.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) method: String,
+pub(crate) struct Seen {
+    pub(crate) method: String,
     /// Path and query, as sent.
-    pub(super) target: String,
+    pub(crate) target: String,
     /// By lower-case name.
-    pub(super) headers: BTreeMap<String, String>,
-    pub(super) body: Vec<u8>,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
 }
 
 impl Seen {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 }
 
 /// What to answer.
 #[derive(Clone, Debug)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
@@ -46,12 +46,12 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    pub(super) fn new(status: u16, body: impl Into<Vec<u8>>) -> Reply {
+    pub(crate) fn new(status: u16, body: impl Into<Vec<u8>>) -> Reply {
         Reply { status, headers: Vec::new(), body: body.into(), cut_after: None }
     }
 
     /// An error answer in the form of the S3 API Reference, "REST error responses".
-    pub(super) fn error(status: u16, code: &str, message: &str) -> Reply {
+    pub(crate) fn error(status: u16, code: &str, message: &str) -> Reply {
         let body = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message>\
              <RequestId>4442587FB7D0A2F9</RequestId><HostId>host</HostId></Error>"
@@ -59,12 +59,12 @@ impl Reply {
         Reply::new(status, body).with("content-type", "application/xml")
     }
 
-    pub(super) fn with(mut self, name: &str, value: &str) -> Reply {
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Reply {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub(super) fn cut_after(mut self, bytes: usize) -> Reply {
+    pub(crate) fn cut_after(mut self, bytes: usize) -> Reply {
         self.cut_after = Some(bytes);
         self
     }
@@ -73,12 +73,12 @@ impl Reply {
 type Script = dyn Fn(usize, &Seen) -> Reply + Send + Sync;
 
 /// `attempts` a request, with pauses that tests can wait for.
-pub(super) fn hasty(attempts: u32) -> Retries {
+pub(crate) fn hasty(attempts: u32) -> Retries {
     Retries { attempts, first_pause: Duration::from_millis(2), longest_pause: Duration::from_millis(4), ..Retries::default() }
 }
 
 /// The server; it ends when it is dropped.
-pub(super) struct Replay {
+pub(crate) struct Replay {
     port: u16,
     seen: Arc<Mutex<Vec<Seen>>>,
     ended: Arc<AtomicBool>,
@@ -86,7 +86,7 @@ pub(super) struct Replay {
 
 impl Replay {
     /// Answers the nth request (from 0) with what `script` says.
-    pub(super) fn new(script: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Replay {
+    pub(crate) fn new(script: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Replay {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -106,21 +106,21 @@ impl Replay {
     }
 
     /// Answers every request alike.
-    pub(super) fn always(reply: Reply) -> Replay {
+    pub(crate) fn always(reply: Reply) -> Replay {
         Replay::new(move |_, _| reply.clone())
     }
 
     /// What goes into `AWS_ENDPOINT_URL`.
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 
     /// Our clients over this server.
-    pub(super) fn clients(&self, attempts: u32) -> Clients {
+    pub(crate) fn clients(&self, attempts: u32) -> Clients {
         Clients::new(self.config(), hasty(attempts))
     }
 
@@ -135,7 +135,7 @@ impl Replay {
     }
 
     /// The customer's bucket `acme-events` with these options, its region given or not.
-    pub(super) fn bucket(&self, options: RequestOptions, side: Side, region: Option<&str>) -> S3Bucket {
+    pub(crate) fn bucket(&self, options: RequestOptions, side: Side, region: Option<&str>) -> S3Bucket {
         let name = if side == Side::Customer { "acme-events" } else { "dayport-state" };
         let address = Address { bucket: name.to_owned(), region: region.map(str::to_owned), path_style: false };
         self.clients(1).bucket(&address, None, options, side)

@@ -1,0 +1,31 @@
+//! `dayport check`: the connection test of one destination, as a table or JSON.
+
+use std::process::{self, ExitCode};
+
+use super::{CheckArguments, Outcome, Output, Terminal};
+use crate::config::Environment;
+use crate::domain::error::Error;
+use crate::handler::{Failure, Invocation, Nobody, Services, handle, now_millis};
+use crate::store::s3::{Clients, Retries};
+use crate::trigger::Request;
+
+pub(super) async fn check(arguments: &CheckArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
+    let clients = Clients::from_environment(Retries::default()).await;
+    let services = Services::load(arguments.config.as_deref(), &clients, environment).await?;
+    let request = Request::Check { destination: arguments.destination.clone() };
+    let invocation = Invocation::unlimited(format!("command-{}-{}", now_millis(), process::id()));
+    let (answer, code) = match handle(&services, &request, &invocation, &Nobody).await {
+        Ok(answer) => (answer, ExitCode::SUCCESS),
+        Err(Failure { answer: Some(answer), .. }) => (answer, ExitCode::FAILURE),
+        Err(Failure { error, answer: None }) => return Err(error),
+    };
+    let text = match (arguments.output, &answer.check) {
+        (Output::Text, Some(report)) => report.text(),
+        _ => {
+            let json = serde_json::to_string(&answer);
+            json.map_err(|error| Error::bug("the answer is no JSON, please report it").with_source(error))? + "\n"
+        }
+    };
+    terminal.print(&text)?;
+    Ok(code)
+}
