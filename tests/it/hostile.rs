@@ -77,7 +77,7 @@ async fn a_day_of_nothing_but_rejects_stays_within_its_memory() {
     stays_within_its_memory("blank", &"\n".repeat(half), 0).await;
 }
 
-/// Rejects used to be kept with their bytes, one allocation for each, and to wait without bound: so that a day took what they add up to.
+/// Rejects used to be kept with their bytes, one allocation for each, and to wait without bound: this day then took all that they add up to.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_day_of_nothing_but_rejects_stays_within_its_memory() {
     stays_within_its_memory_as("\"json\"", "objects", &"{}".repeat(2 << 20), 2 << 20).await;
