@@ -37,6 +37,8 @@ mod landed;
 mod layers;
 /// The README's commands, tables and examples are what the code says.
 mod readme;
+/// Scheduled triggers: missed days, failed days, paused destinations.
+mod schedule;
 /// A public JSON conformance suite.
 mod suite;
 /// Every file in `events/` is the request that it must be.
