@@ -1,6 +1,7 @@
 //! Days that no single invocation gets through: what is done is kept, what is not is given up in order, and the bytes are the same.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -154,7 +155,7 @@ async fn a_shard_that_the_deadline_meets_is_given_up_and_every_upload_that_it_be
     for number in 0..60_000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let event = ["Pageview", "LinkClick", "Scroll"][number % 3];
-        text.push_str(&format!("{{\"event_name\":\"{event}\",\"time\":\"2026-01-15T10:00:00Z\",\"id\":\"{seed:016x}\"}}\n"));
+        writeln!(text, "{{\"event_name\":\"{event}\",\"time\":\"2026-01-15T10:00:00Z\",\"id\":\"{seed:016x}\"}}").unwrap();
     }
     world.stage_on(DAY, "a.ndjson", &text);
 

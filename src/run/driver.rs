@@ -263,14 +263,13 @@ where
         let others = head.open.iter().filter(|(day, open)| **day != self.asked.day && is_in_the_way(open));
         let mut notes = Vec::new();
         for (&day, _) in others {
-            match roll_forward(lease, self.stores.customer, day, (self.rim.now_millis)()).await {
-                Ok(_) => {
-                    notes.push(format!("the commit of {day}, which was recorded and not finished, was rolled forward first"))
-                }
+            let rolled = roll_forward(lease, self.stores.customer, day, (self.rim.now_millis)()).await;
+            notes.push(match rolled {
+                Ok(_) => format!("the commit of {day}, which was recorded and not finished, was rolled forward first"),
                 // It can't be finished by anybody, and so is in nobody's way any more.
-                Err(error) if lease.head().await.open.get(&day).is_some_and(|open| open.dead) => notes.push(error.to_string()),
+                Err(error) if lease.head().await.open.get(&day).is_some_and(|open| open.dead) => error.to_string(),
                 Err(error) => return Err(error.context(format!("the recorded commit of {day} goes first"))),
-            }
+            });
         }
         Ok(notes)
     }
