@@ -152,7 +152,7 @@ where
             }
             return Ok(Vec::new());
         }
-        *blanks.write().unwrap_or_else(PoisonError::into_inner) = blanks_by_key;
+        blanks.write().unwrap_or_else(PoisonError::into_inner).extend(blanks_by_key);
         Ok(objects)
     }
 
