@@ -82,6 +82,8 @@ def stages():
         Stage("policy", "both sides' policies, evaluated",
               [["npm", "ci", "--prefix", "tests/policy", "--no-fund", "--no-audit"],
                [python, "-u", "tests/policy/test_policy.py"]], needs=("cli",), count=count_unittest),
+        Stage("queue", "10,000 messages through an SQS API", [[python, "-u", "tests/queue/test_queue.py"]],
+              needs=("cli",), count=count_unittest),
         Stage("readback", "200,000 records, every value", [[python, "-u", "scripts/readback.py"]], needs=("cli",), minutes=15),
         Stage("demo", "make demo, by cargo lambda watch", [[python, "-u", "scripts/demo.py"]], needs=("cli", "artefact")),
     ]

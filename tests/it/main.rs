@@ -43,6 +43,8 @@ mod layers;
 mod readme;
 /// Scheduled triggers: missed days, failed days, paused destinations.
 mod schedule;
+/// A staging queue: messages handed over, late ones, whose they are.
+mod spool;
 /// A public JSON conformance suite.
 mod suite;
 /// Every file in `events/` is the request that it must be.
