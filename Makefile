@@ -17,7 +17,7 @@ STAGES ?=
 
 .PHONY: help
 help: ## Say what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-18s %s\n", $$1, $$2 }'
 
 .PHONY: demo
 demo: build ## Land a sample day on this machine, through the built Lambda function, and look at it
@@ -30,6 +30,11 @@ test: $(VENV)/tools $(VENV)/lint-tools ## Everything that CI runs (STAGES="clipp
 .PHONY: real
 real: cli $(VENV)/tools ## Land untidy tables that nobody here wrote, and compare every value (needs npm)
 	@$(PYTHON) scripts/real.py
+
+# boto3 comes with SAM; Ceph from Debian's packages, which are installed where they are missing.
+.PHONY: policy-server-test
+policy-server-test: cli $(VENV)/tools $(VENV)/lint-tools ## Run whole days under the printed policies on a server that enforces them (Ceph, Debian)
+	@$(PYTHON) -u tests/policy/test_policy_server.py
 
 .PHONY: bench
 bench: cli $(VENV)/tools $(VENV)/bench-tools ## Time a day of RECORDS=600000 beside the engines one would pick instead, into benches/RESULTS.md
