@@ -36,6 +36,10 @@ real: cli $(VENV)/tools ## Land untidy tables that nobody here wrote, and compar
 policy-server-test: cli $(VENV)/tools $(VENV)/lint-tools ## Run whole days under the printed policies on a server that enforces them (Ceph, Debian)
 	@$(PYTHON) -u tests/policy/test_policy_server.py
 
+.PHONY: audit
+audit: $(VENV)/tools $(VENV)/audit-tools ## Check licences, duplicates, sources and advisories of what is linked, and the template (cargo-deny, checkov)
+	@$(PYTHON) scripts/audit.py
+
 .PHONY: bench
 bench: cli $(VENV)/tools $(VENV)/bench-tools ## Time a day of RECORDS=600000 beside the engines one would pick instead, into benches/RESULTS.md
 	@$(PYTHON) benches/peers.py --dayport target/release/dayport --records $(RECORDS) --json --types 600 --out benches/RESULTS.md
@@ -69,6 +73,12 @@ $(VENV)/tools: scripts/requirements-tools.txt tests/readers/requirements.txt
 
 $(VENV)/lint-tools: scripts/requirements-lint.txt | $(VENV)/tools
 	$(PYTHON) -m pip install --quiet -r $<
+	@touch $@
+
+# An environment of its own: checkov pins half of what SAM does, in other versions.
+$(VENV)/audit-tools: scripts/requirements-audit.txt | $(VENV)/tools
+	python3 -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet -r $<
 	@touch $@
 
 $(VENV)/bench-tools: benches/requirements.txt | $(VENV)/tools
