@@ -77,7 +77,8 @@ class Settings:
                 continue
             path = _column_path(column["path"], schema)
             key = original[-1] if isinstance(original, list) else original
-            found.setdefault(path[:-1], {})[key] = path[-1]
+            # An integer column and its double sibling have one key, and the sibling came later.
+            found.setdefault(path[:-1], {}).setdefault(key, path[-1])
         return found
 
 
