@@ -36,6 +36,10 @@ real: cli $(VENV)/tools ## Land untidy tables that nobody here wrote, and compar
 policy-server-test: cli $(VENV)/tools $(VENV)/lint-tools ## Run whole days under the printed policies on a server that enforces them (Ceph, Debian)
 	@$(PYTHON) -u tests/policy/test_policy_server.py
 
+.PHONY: readers
+readers: cli $(VENV)/tools $(VENV)/reader-tools ## Have polars and Spark (Java 17), beside pyarrow and duckdb, read every staged case and days whose structs grow
+	@$(PYTHON) -u tests/readers/test_cases.py --readers pyarrow,duckdb,polars,spark
+
 .PHONY: audit
 audit: $(VENV)/tools $(VENV)/audit-tools ## Check licences, duplicates, sources and advisories of what is linked, and the template (cargo-deny, checkov)
 	@$(PYTHON) scripts/audit.py
@@ -72,6 +76,10 @@ $(VENV)/tools: scripts/requirements-tools.txt tests/readers/requirements.txt
 	@touch $@
 
 $(VENV)/lint-tools: scripts/requirements-lint.txt | $(VENV)/tools
+	$(PYTHON) -m pip install --quiet -r $<
+	@touch $@
+
+$(VENV)/reader-tools: tests/readers/requirements-all.txt | $(VENV)/tools
 	$(PYTHON) -m pip install --quiet -r $<
 	@touch $@
 

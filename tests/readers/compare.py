@@ -77,8 +77,7 @@ class Settings:
                 continue
             path = _column_path(column["path"], schema)
             key = original[-1] if isinstance(original, list) else original
-            # An integer column and its double sibling have one key, and the sibling came later.
-            found.setdefault(path[:-1], {}).setdefault(key, path[-1])
+            found.setdefault(path[:-1], {})[key] = path[-1]
         return found
 
 

@@ -128,6 +128,7 @@ class Readers(unittest.TestCase):
     def setUpClass(cls):
         lab.refuse_missing(lab.CLI)
         cls.readers = [READERS[name]() for name in CHOSEN]
+        cls.notes = set()
         cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="readers-")))
         cls.buckets = cls.folder / "s3"
         for bucket in ("staging", "state"):
@@ -136,6 +137,11 @@ class Readers(unittest.TestCase):
         argv = [lab.CLI, "local", "--root", cls.buckets, "--port", port]
         cls.enterClassContext(lab.running(argv, cls.folder / "local.log", lab.environment(), port))
         cls.endpoint = f"http://127.0.0.1:{port}"
+
+    @classmethod
+    def tearDownClass(cls):
+        for note in sorted(cls.notes):
+            print(f"note: {note}", file=sys.stderr)
 
     def land(self, name, sections, days):
         """Stages and runs days, each a folder's name and a function that fills it; gives the last answer's runs."""
@@ -162,7 +168,7 @@ class Readers(unittest.TestCase):
         return {table: [path for _, path in sorted(paths)] for table, paths in found.items()}
 
     def read_alike(self, paths):
-        """Every reader reads each file alike; gives the rows by file, and how many values that were for each reader."""
+        """Every reader reads each file alike; gives the rows by file."""
         wanted = Pyarrow().alone(paths)
         for reader in self.readers:
             found = reader.alone(paths)
@@ -175,6 +181,8 @@ class Readers(unittest.TestCase):
         for reader in self.readers:
             found = sorted(json.dumps(row, sort_keys=True) for row in reader.together(paths))
             self.assertEqual(found, wanted, f"{reader.name} reads the days together differently")
+            if note := getattr(reader, "note", None):
+                self.notes.add(note)
 
     def test_every_case_holds_what_was_staged_and_is_read_alike(self):
         cases, count = index(), 0
