@@ -104,6 +104,6 @@ async fn stalled(seed: u64, scene: &Scene) -> Tally {
 
 #[test]
 fn a_holder_that_stalls_anywhere_and_wakes_after_others_took_over_changes_nothing() {
-    let all = each_seed("stalls", 48, 4, stalled);
+    let all = each_seed("stalls", 32, 4, stalled);
     assert!(all.faults > 0, "none stalled");
 }
