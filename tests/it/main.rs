@@ -27,6 +27,10 @@ mod faults;
 mod function;
 /// Days that nobody thought of.
 mod generated;
+/// Days made to exhaust memory.
+mod hostile;
+/// Commands that look: verify, status, schema, ddl.
+mod inspect;
 /// JSON values with numbers as they were written: the tests' own reader.
 mod json;
 /// Runs that are killed at any request, as processes, until they have ended.
@@ -41,6 +45,8 @@ mod layers;
 mod proxy;
 /// The README's commands, tables and examples are what the code says.
 mod readme;
+/// Scheduled triggers: missed days, failed days, paused destinations.
+mod schedule;
 /// Invocations that stall, wake, and meet others of the same run.
 mod stalls;
 /// Days whose every request may be lost, refused, cut or damaged on its way.
