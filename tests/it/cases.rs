@@ -575,8 +575,13 @@ const NOTIFIED: &[(&str, &[&str])] = &[
 ];
 
 /// Objects that are there and that no notification tells of: its keys decoded too often, or not at all, and what was removed.
-const NOT_NOTIFIED: [&str; 5] =
-    ["staged/red+flower+1.ndjson.gz", "staged/a%2Bb.ndjson", "staged/a b.ndjson", "staged/x.ndjson", "staged/red+flower.ndjson.gz"];
+const NOT_NOTIFIED: [&str; 5] = [
+    "staged/red+flower+1.ndjson.gz",
+    "staged/a%2Bb.ndjson",
+    "staged/a b.ndjson",
+    "staged/x.ndjson",
+    "staged/red+flower.ndjson.gz",
+];
 
 const QUEUE_ARN: &str = "arn:aws:sqs:eu-west-1:111122223333:example";
 
@@ -635,7 +640,9 @@ async fn every_notification_of_the_index_has_exactly_its_objects_read_in_both_fo
             for (_, body) in landed.files(BASE_DAY).into_values().flatten() {
                 if format == JSON {
                     let lines = landed::json_lines(&body);
-                    ids.extend(lines.iter().map(|line| Json::parse(line).unwrap().get("event_id").unwrap().text().unwrap().to_owned()));
+                    ids.extend(
+                        lines.iter().map(|line| Json::parse(line).unwrap().get("event_id").unwrap().text().unwrap().to_owned()),
+                    );
                 } else {
                     ids.extend(landed::parquet_rows(&body).iter().map(|row| match landed::at(row, "event_id") {
                         Value::Text(id) => id.clone(),

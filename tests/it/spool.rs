@@ -15,7 +15,8 @@ const TEN: i64 = 1_768_471_200_000;
 
 /// The lab's configuration with a queue that triggers.
 fn configuration(more: &str) -> String {
-    let queue = "[staging]\nsqs_queue_url = \"https://sqs.eu-central-1.amazonaws.com/123456789012/events\"\nsqs_mode = \"trigger\"\n";
+    let queue =
+        "[staging]\nsqs_queue_url = \"https://sqs.eu-central-1.amazonaws.com/123456789012/events\"\nsqs_mode = \"trigger\"\n";
     CONFIGURATION.replace("[staging]\n", queue) + "format = \"json\"\n" + more
 }
 
@@ -59,7 +60,8 @@ async fn messages_land_with_their_days_objects_and_what_comes_after_the_commit_i
     lab.stage_lines("events/2026-01-15/a.ndjson", &[&record("staged")]).await;
     let both = format!("{}\n{}", record("b"), record("c"));
     let pretty = serde_json::to_string_pretty(&serde_json::from_str::<Value>(&record("d")).unwrap()).unwrap();
-    let messages = [("1", record("a"), TEN), ("2", both, TEN + 1), ("3", pretty, TEN + 2), ("4", record("next"), TEN + 86_400_000)];
+    let messages =
+        [("1", record("a"), TEN), ("2", both, TEN + 1), ("3", pretty, TEN + 2), ("4", record("next"), TEN + 86_400_000)];
     let messages: Vec<(&str, &str, i64)> = messages.iter().map(|(id, body, sent)| (*id, body.as_str(), *sent)).collect();
     assert_eq!(take(&lab, &messages).await, json!({"batchItemFailures": []}));
     assert_eq!(take(&lab, &messages[1..3]).await, json!({"batchItemFailures": []}), "delivered twice");
