@@ -23,6 +23,8 @@ pub mod lease;
 #[cfg(test)]
 mod lifecycle;
 pub mod manifest;
+#[cfg(test)]
+mod model;
 pub mod paths;
 pub mod plan;
 pub mod quarantine;

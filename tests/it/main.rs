@@ -27,6 +27,8 @@ mod faults;
 mod function;
 /// Days that nobody thought of.
 mod generated;
+/// Every promise of `docs/guarantees.md` and its tests.
+mod guarantees;
 /// Days made to exhaust memory.
 mod hostile;
 /// Commands that look: verify, status, schema, ddl.
