@@ -19,6 +19,8 @@ mod access;
 mod cases;
 /// The command line: what it prints, and how it ends.
 mod command;
+/// The bodies of the fuzz targets, over seeds and mutations.
+mod corpus;
 /// When a landed record is the staged one: the one definition.
 mod equality;
 /// Days that go wrong: broken reads, damage, limits, quarantine.
