@@ -13,6 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET RUSTFLAGS
 
 RECORDS ?= 600000
+SEEDS ?= 2000
 STAGES ?=
 
 .PHONY: help
@@ -26,6 +27,10 @@ demo: build ## Land a sample day on this machine, through the built Lambda funct
 .PHONY: test
 test: $(VENV)/tools $(VENV)/lint-tools ## Everything that CI runs (STAGES="clippy tests" for some of it)
 	@$(PYTHON) scripts/ci.py $(STAGES)
+
+.PHONY: torture
+torture: ## Kill, storm and stall SEEDS=2000 runs each, and count what went wrong (one again: TORTURE_FIRST=its seed SEEDS=1)
+	TORTURE_SEEDS=$(SEEDS) cargo test --locked --test it -- --nocapture --test-threads 1 kills:: stalls:: storms::a_day_that_lands
 
 .PHONY: real
 real: cli $(VENV)/tools ## Land untidy tables that nobody here wrote, and compare every value (needs npm)
