@@ -1,9 +1,9 @@
 //! Any bytes, cut into lines and read as records: the same records wherever chunks are cut, each of them JSON to another parser too.
 
+use dayport::records::json::Tape;
 use dayport::records::lines::{Chunk, LongReason, Splitter};
 use dayport::records::reader::{Place, Reader, Visit};
 use dayport::records::route::Reason;
-use dayport::records::json::Tape;
 use serde_json::value::RawValue;
 
 const MAX_RECORD_BYTES: usize = 1 << 12;

@@ -111,7 +111,8 @@ fn check_rescue(schema: &TableSchema, shredded: &Shredded) {
     let column = shredded.rows.column(at).as_string::<i32>();
     let mut count = 0;
     for text in column.iter().flatten() {
-        let members: std::collections::HashMap<String, &RawValue> = serde_json::from_str(text).expect("the rescue column is JSON");
+        let members: std::collections::HashMap<String, &RawValue> =
+            serde_json::from_str(text).expect("the rescue column is JSON");
         assert!(!members.is_empty());
         count += members.len() as u64;
     }

@@ -17,8 +17,34 @@ use crate::suite::documents;
 
 /// What mutations put in: pieces that the formats take for more than letters.
 const TOKENS: [&[u8]; 28] = [
-    b"{", b"}", b"[", b"]", b"\"", b"\\", b",", b":", b"\n", b"\r\n", b" ", b"null", b"true", b"1e400", b"-0", b"0.5", b"9223372036854775808",
-    b"\\ud800", b"\\u0000", b"\xff", b"\xef\xbb\xbf", b"\0", b"{}", b"[]", b"\"event_name\":\"a\"", b"\"time\":\"2026-01-15\"", b"\x1f\x8b\x08", b"PAR1",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"\"",
+    b"\\",
+    b",",
+    b":",
+    b"\n",
+    b"\r\n",
+    b" ",
+    b"null",
+    b"true",
+    b"1e400",
+    b"-0",
+    b"0.5",
+    b"9223372036854775808",
+    b"\\ud800",
+    b"\\u0000",
+    b"\xff",
+    b"\xef\xbb\xbf",
+    b"\0",
+    b"{}",
+    b"[]",
+    b"\"event_name\":\"a\"",
+    b"\"time\":\"2026-01-15\"",
+    b"\x1f\x8b\x08",
+    b"PAR1",
 ];
 /// Beyond this a mutation is cut: large inputs are seeds' business.
 const LONGEST: usize = 1 << 14;
@@ -48,7 +74,9 @@ fn seeds() -> Vec<(String, Vec<u8>)> {
     }
     seeds.sort();
     let documents = documents();
-    let line = |bytes: &[u8]| [br#"{"event_name":"a","time":"2026-01-15T10:00:00Z","properties":{"v":"#.as_slice(), bytes, b"}}\n"].concat();
+    let line = |bytes: &[u8]| {
+        [br#"{"event_name":"a","time":"2026-01-15T10:00:00Z","properties":{"v":"#.as_slice(), bytes, b"}}\n"].concat()
+    };
     let joined = documents.iter().flat_map(|(_, bytes)| line(bytes)).collect();
     seeds.extend(documents.iter().map(|(name, bytes)| (name.clone(), line(bytes))));
     seeds.push(("the suite joined".to_owned(), joined));
@@ -124,7 +152,12 @@ fn columns_keep_their_limits_and_the_same_records_change_nothing_the_next_day() 
 
 #[test]
 fn an_object_of_any_bytes_holds_the_balance_in_both_formats() {
-    go("object", object::run, |name| name.contains('.') && !name.starts_with(['y', 'n', 'i']) || name == "the suite joined", rounds(100));
+    go(
+        "object",
+        object::run,
+        |name| name.contains('.') && !name.starts_with(['y', 'n', 'i']) || name == "the suite joined",
+        rounds(100),
+    );
     println!("peak: {} KiB", peak_kib());
 }
 

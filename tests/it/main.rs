@@ -31,6 +31,8 @@ mod function;
 mod generated;
 /// Days made to exhaust memory.
 mod hostile;
+/// Names that other people chose, and where they might lead.
+mod injection;
 /// Commands that look: verify, status, schema, ddl.
 mod inspect;
 /// JSON values with numbers as they were written: the tests' own reader.
