@@ -19,6 +19,8 @@ mod access;
 mod cases;
 /// The command line: what it prints, and how it ends.
 mod command;
+/// The bodies of the fuzz targets, over seeds and mutations.
+mod corpus;
 /// When a landed record is the staged one: the one definition.
 mod equality;
 /// Days that go wrong: broken reads, damage, limits, quarantine.
@@ -31,6 +33,8 @@ mod generated;
 mod guarantees;
 /// Days made to exhaust memory.
 mod hostile;
+/// Names that other people chose, and where they might lead.
+mod injection;
 /// Commands that look: verify, status, schema, ddl.
 mod inspect;
 /// JSON values with numbers as they were written: the tests' own reader.
