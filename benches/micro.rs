@@ -101,7 +101,8 @@ fn sample() -> &'static Sample {
         let put = &mut |key: &str, bytes: Vec<u8>| {
             if key.starts_with("events/") {
                 let all = unpack(&bytes);
-                let pageviews = all.split_inclusive(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{\"event_name\":\"Pageview\""));
+                let pageviews =
+                    all.split_inclusive(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{\"event_name\":\"Pageview\""));
                 lines.extend(pageviews.flatten());
             }
             Ok::<(), std::convert::Infallible>(())
@@ -182,7 +183,8 @@ fn read_and_shred(bencher: Bencher) {
 #[divan::bench]
 fn read_and_observe(bencher: Bencher) {
     let mut reader = reader();
-    let given = Given { declared: &[], rescue_column: "_rescued_data", transfer_columns: false, day: "2026-01-15".parse().unwrap() };
+    let given =
+        Given { declared: &[], rescue_column: "_rescued_data", transfer_columns: false, day: "2026-01-15".parse().unwrap() };
     let base = base_schema(None, &given).unwrap();
     let mut observe = Observe(Evidence::new(&base, Limits { max_columns: 2000, max_fields: 200, max_column_depth: 12 }));
     bencher.counter(all_lines()).bench_local(|| reader.read(&sample().lines, START, &mut observe));

@@ -1,6 +1,7 @@
 //! JSON records to typed columns: naming, schemas that are decided by all values, shredding, rescue.
 
 mod builder;
+mod direct;
 pub mod evidence;
 pub mod fields;
 pub mod naming;

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use arrow::array::StructArray;
 
 use super::builder::{Builder, Fit, Scope};
+use super::direct::Walk;
 use super::rescue::Rescue;
-use crate::domain::schema::{Role, TableSchema};
+use crate::domain::schema::{Column, Role, TableSchema};
 use crate::records::json::Tape;
+use crate::records::route::{Found, Rules, Watch};
 
 /// Appends records to the columns of one table and gives them back as Arrow arrays.
 ///
@@ -16,6 +18,8 @@ use crate::records::json::Tape;
 #[derive(Debug)]
 pub struct Shredder {
     root: Builder,
+    /// The top-level columns that rules ask for.
+    watch: Vec<Watch>,
     rescue_column: Option<usize>,
     rescue: Rescue,
     rescued: HashMap<String, u64>,
@@ -42,6 +46,7 @@ impl Shredder {
         let rescue_column = schema.columns.iter().position(|column| column.role == Role::Rescue);
         Shredder {
             root: Builder::root(&schema.columns),
+            watch: Vec::new(),
             rescue_column,
             rescue: Rescue::default(),
             rescued: HashMap::new(),
@@ -50,16 +55,51 @@ impl Shredder {
         }
     }
 
+    /// Has [`append_direct`](Shredder::append_direct) find the values that rules ask for.
+    #[must_use]
+    pub fn watching(mut self, schema: &TableSchema, rules: &Rules) -> Shredder {
+        let columns = schema.columns.iter();
+        let watch =
+            |column: &Column| if column.role == Role::Value { rules.watch(column.key().as_bytes()) } else { Watch::default() };
+        self.watch = columns.map(watch).collect();
+        self
+    }
+
+    /// Appends the record that `text` (valid UTF-8) is, straight from its bytes, and gives the values that rules ask for. The row is in the
+    /// making then: [`keep`](Shredder::keep) or [`drop_row`](Shredder::drop_row) must follow.
+    ///
+    /// `None`, and nothing is appended, if it takes a tape: where the record holds anything but what the schema expects, spelt as usual; or is none, or
+    /// is deeper than `max_depth`, or needs a repair. What is appended is what [`append`](Shredder::append) would.
+    pub fn append_direct(&mut self, text: &[u8], max_depth: usize) -> Option<Found> {
+        let mut found = Found::default();
+        let mut walk = Walk { buffer: text, max_depth, watch: &self.watch, found: &mut found };
+        if text.first() == Some(&b'{') && self.root.take_members::<true>(1, 1, &mut walk) == Some(text.len()) {
+            return Some(found);
+        }
+        self.drop_row();
+        None
+    }
+
+    /// Keeps the row in the making.
+    pub fn keep(&mut self) {
+        self.root.end_row();
+    }
+
+    /// Cuts the row in the making off.
+    pub fn drop_row(&mut self) {
+        self.root.truncate(self.root.len());
+    }
+
     /// Appends the record on `tape`, an object, as one row.
     ///
-    /// `time` is the instant of the token at that index, when the caller has read it already. Returns whether the record holds something
+    /// `time` is where a value starts and its instant, when the caller has read it already. Returns whether the record holds something
     /// that could change the schema: a key without a column, or a fraction in an `int64` column that was learned.
     pub fn append(&mut self, tape: &mut Tape, buffer: &[u8], time: Option<(u32, i64)>) -> bool {
         self.record_had_surprise = false;
         if self.walk(tape, buffer, time) == Fit::Repeat {
             // Rare: a key stands twice in one object, and the last one counts. Marked, the walk passes the others over.
             tape.drop_repeats(buffer);
-            self.root.truncate(self.root.len());
+            self.drop_row();
             self.walk(tape, buffer, time);
         }
         if self.rescue.count() > 0 {
