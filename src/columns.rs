@@ -4,6 +4,7 @@ mod builder;
 mod direct;
 pub mod evidence;
 pub mod fields;
+pub mod join;
 pub mod naming;
 pub mod number;
 pub mod pin;

@@ -246,7 +246,8 @@ impl ChunkReader {
     pub fn new(shared: Arc<ChunkRules>) -> ChunkReader {
         ChunkReader {
             reader: Reader::new(shared.max_depth, shared.max_record_bytes),
-            router: Router::new(Arc::clone(&shared.rules)),
+            // Rules of its own: a count of owners that all workers share would go from one processor's cache to the other with every record.
+            router: Router::new(Arc::new(Rules::clone(&shared.rules))),
             shredders: HashMap::new(),
             shared,
         }
