@@ -8,5 +8,6 @@ pub mod join;
 pub mod naming;
 pub mod number;
 pub mod pin;
+mod recount;
 mod rescue;
 pub mod shred;

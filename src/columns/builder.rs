@@ -11,6 +11,7 @@ use arrow::buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, FieldRef, Fields};
 use arrow::error::ArrowError;
 
+use super::evidence::Evidence;
 use super::fields::{TIME_ZONE, field_of};
 use super::number::{exact_double, exact_int64, is_fraction};
 use super::rescue::{Path, Rescue};
@@ -78,6 +79,8 @@ pub(super) struct Member {
     object: u64,
     /// The sibling that holds an `int64` column's numbers as doubles.
     pub(super) double: Option<usize>,
+    /// Whether values may go straight in while the records are evidence: the path has been observed.
+    pub(super) is_observed: bool,
 }
 
 #[derive(Debug)]
@@ -106,7 +109,7 @@ impl Members {
             .map(|(column, field)| {
                 let key: Option<Box<[u8]>> = (column.role == Role::Value).then(|| column.key().as_bytes().into());
                 let quoted = key.as_deref().map(quoted).unwrap_or_default();
-                Member { key, quoted, builder: Builder::new(column, field), object: 0, double: None }
+                Member { key, quoted, builder: Builder::new(column, field), object: 0, double: None, is_observed: false }
             })
             .collect();
         let mut members =
@@ -426,6 +429,25 @@ impl Builder {
         }
         self.nulls.append_n_nulls(missing);
         self.len = len;
+    }
+
+    /// Says of each member below whether its path, under `node`, has been observed; without evidence, that none has.
+    pub(crate) fn learn(&mut self, evidence: Option<&Evidence>, node: u32) {
+        match &mut self.values {
+            Values::Struct(members) => {
+                for member in &mut members.list {
+                    let key = member.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
+                    let below = evidence.zip(key).and_then(|(evidence, key)| evidence.member(node, key));
+                    member.is_observed = below.is_some();
+                    member.builder.learn(evidence.filter(|_| below.is_some()), below.unwrap_or_default());
+                }
+            }
+            Values::List { element, .. } => {
+                let below = evidence.and_then(|evidence| evidence.node(node)?.element);
+                element.learn(evidence.filter(|_| below.is_some()), below.unwrap_or_default());
+            }
+            _ => {}
+        }
     }
 
     /// Cuts back to at most `len` rows; a row in the making is cut as well.

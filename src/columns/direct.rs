@@ -1,7 +1,7 @@
 //! From a record's bytes straight to the columns of its table, while every key and value is as expected; anything else goes by a tape.
 
 use super::builder::{Builder, Members, Values, is_same};
-use super::number::exact_double;
+use super::number::{exact_double, short_decimal};
 use crate::records::json::{Findings, Token, TokenKind, byte_at, number_end, string_end};
 use crate::records::route::{Found, Watch};
 
@@ -15,6 +15,8 @@ pub(super) struct Walk<'a> {
     /// Which top-level columns rules ask for.
     pub(super) watch: &'a [Watch],
     pub(super) found: &'a mut Found,
+    /// The records are evidence: only what [`Evidence::recount`](super::evidence::Evidence::recount) counts rightly may go straight.
+    pub(super) is_evidence: bool,
 }
 
 /// What a key leads to, and where its value starts.
@@ -170,6 +172,11 @@ impl Builder {
                     let member = members.list.get_mut(position)?;
                     if watch.any() {
                         let token = walk.scalar(value)?;
+                        let is_told =
+                            member.is_observed && member.double.is_none() && member.builder.tells_kind_of(&token, walk.buffer);
+                        if walk.is_evidence && !is_told {
+                            return None;
+                        }
                         walk.found.note(watch, &token, walk.buffer);
                         member.builder.pad(row);
                         match member.double {
@@ -181,6 +188,8 @@ impl Builder {
                         }
                     } else if walk.byte(value) == b'n' {
                         walk.literal(value, b"null")?
+                    } else if walk.is_evidence && (!member.is_observed || member.double.is_some()) {
+                        return None;
                     } else {
                         member.builder.pad(row);
                         match member.double {
@@ -218,8 +227,22 @@ impl Builder {
                     return Some(end);
                 }
                 let token = walk.scalar(at)?;
+                if walk.is_evidence && !self.tells_kind_of(&token, walk.buffer) {
+                    return None;
+                }
                 self.append_token(&token, walk.buffer, None).then_some(token.end as usize)
             }
+        }
+    }
+
+    /// Whether the column's value will say of what kind the token was, and whether it was a whole number.
+    fn tells_kind_of(&self, token: &Token, buffer: &[u8]) -> bool {
+        match (&self.values, token.kind) {
+            (Values::Text { .. }, TokenKind::String) | (Values::Boolean(_), TokenKind::True | TokenKind::False) => true,
+            (Values::Int64(_), TokenKind::Number) => true,
+            (Values::Double(_), TokenKind::Number) => short_decimal(token.text(buffer)).is_some(),
+            (Values::Timestamp(_), _) => true,
+            _ => false,
         }
     }
 
@@ -262,8 +285,10 @@ mod tests {
     use crate::domain::schema::{Declared, DeclaredType, TableSchema};
     use crate::records::json::Tape;
 
-    /// The schema that these records get, with a declared time and price.
-    fn schema_of(records: &[String]) -> TableSchema {
+    const LIMITS: Limits = Limits { max_columns: 12, max_fields: 8, max_column_depth: 4 };
+
+    /// A declared time and price.
+    fn base() -> TableSchema {
         let declare = |key: &str, column_type| Declared { path: vec![key.to_owned()], column_type };
         let declared = [declare("time", DeclaredType::Timestamp), declare("price", DeclaredType::Double)];
         let given = Given {
@@ -272,14 +297,19 @@ mod tests {
             transfer_columns: false,
             day: "2026-01-15".parse().unwrap(),
         };
-        let base = base_schema(None, &given).unwrap();
-        let mut evidence = Evidence::new(&base, Limits { max_columns: 12, max_fields: 8, max_column_depth: 4 });
+        base_schema(None, &given).unwrap()
+    }
+
+    /// The schema that these records get.
+    fn schema_of(records: &[String]) -> TableSchema {
+        let base = base();
+        let mut evidence = Evidence::new(&base, LIMITS);
         let mut tape = Tape::default();
         for record in records {
             tape.read(record.as_bytes(), 0, 64).unwrap();
             evidence.observe(&mut tape, record.as_bytes());
         }
-        decide(&base, &evidence, None, "_rescued_data", given.day)
+        decide(&base, &evidence, None, "_rescued_data", "2026-01-15".parse().unwrap())
     }
 
     /// What these records come to, straight where that goes, or all by tape; and how many went straight.
@@ -386,6 +416,35 @@ mod tests {
             let (by_tape, _) = shred(&schema, &all, false);
             prop_assert_eq!(straight.rows, by_tape.rows);
             prop_assert_eq!(straight.rescued, by_tape.rescued);
+        }
+
+        #[test]
+        fn records_that_go_straight_are_the_same_evidence(
+            known in prop::collection::vec(object(value()), 1..6),
+            records in prop::collection::vec(object(value()), 1..40),
+        ) {
+            let schema = schema_of(&known);
+            let all: Vec<String> = known.into_iter().chain(records).collect();
+            let base = base();
+            let (mut evidence, mut by_tape) = (Evidence::new(&base, LIMITS), Evidence::new(&base, LIMITS));
+            let mut shredder = Shredder::new(&schema).observing();
+            let mut tape = Tape::default();
+            for record in &all {
+                tape.read(record.as_bytes(), 0, 64).unwrap();
+                by_tape.observe(&mut tape, record.as_bytes());
+                if shredder.append_direct(record.as_bytes(), 64).is_some() {
+                    shredder.keep();
+                    continue;
+                }
+                tape.read(record.as_bytes(), 0, 64).unwrap();
+                shredder.append(&mut tape, record.as_bytes(), None);
+                evidence.observe(&mut tape, record.as_bytes());
+                shredder.learn(&evidence);
+            }
+            let shredded = shredder.finish().unwrap();
+            evidence.recount(&schema.columns, &shredded.rows, &shredded.straight.unwrap());
+            let seen = |evidence: &Evidence| serde_json::to_string(&evidence.observed()).unwrap();
+            prop_assert_eq!(seen(&evidence), seen(&by_tape));
         }
     }
 }

@@ -98,7 +98,7 @@ pub fn exact_double(text: &[u8]) -> Option<f64> {
 ///
 /// Its digits and the power of ten that divides them are exact doubles, so that their quotient is rounded once, and correctly (Clinger 1990).
 #[inline]
-fn short_decimal(text: &[u8]) -> Option<f64> {
+pub(crate) fn short_decimal(text: &[u8]) -> Option<f64> {
     const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
     if unsigned.len() > 16 {

@@ -6,6 +6,7 @@ use arrow::array::StructArray;
 
 use super::builder::{Builder, Fit, Scope};
 use super::direct::Walk;
+use super::evidence::Evidence;
 use super::rescue::Rescue;
 use crate::domain::schema::{Column, Role, TableSchema};
 use crate::records::json::Tape;
@@ -20,6 +21,10 @@ pub struct Shredder {
     root: Builder,
     /// The top-level columns that rules ask for.
     watch: Vec<Watch>,
+    /// While the records are evidence: of each row, whether it went straight and is still to be counted.
+    straight: Option<Vec<bool>>,
+    /// How many paths the evidence knew when it was last looked at.
+    learnt: usize,
     rescue_column: Option<usize>,
     rescue: Rescue,
     rescued: HashMap<String, u64>,
@@ -32,6 +37,8 @@ pub struct Shredder {
 pub struct Shredded {
     /// The rows: a struct array of the schema's columns, in its order.
     pub rows: StructArray,
+    /// If the records are evidence: of each row whether [`Evidence::recount`] is still to count it.
+    pub straight: Option<Vec<bool>>,
     /// How many values were rescued, by the JSON Pointer of each (at most 1,000 pointers are told apart, the rest is under the empty one).
     pub rescued: HashMap<String, u64>,
 }
@@ -47,6 +54,8 @@ impl Shredder {
         Shredder {
             root: Builder::root(&schema.columns),
             watch: Vec::new(),
+            straight: None,
+            learnt: 0,
             rescue_column,
             rescue: Rescue::default(),
             rescued: HashMap::new(),
@@ -65,6 +74,21 @@ impl Shredder {
         self
     }
 
+    /// Says that the records are evidence: they go straight only while [`Evidence::recount`] can count them afterwards.
+    #[must_use]
+    pub fn observing(mut self) -> Shredder {
+        self.straight = Some(Vec::new());
+        self
+    }
+
+    /// Looks at what the evidence of the rows so far knows, which the record that was last appended by tape has been added to.
+    pub fn learn(&mut self, evidence: &Evidence) {
+        if self.learnt != evidence.paths() {
+            self.learnt = evidence.paths();
+            self.root.learn(Some(evidence), 0);
+        }
+    }
+
     /// Appends the record that `text` (valid UTF-8) is, straight from its bytes, and gives the values that rules ask for. The row is in the
     /// making then: [`keep`](Shredder::keep) or [`drop_row`](Shredder::drop_row) must follow.
     ///
@@ -72,7 +96,8 @@ impl Shredder {
     /// is deeper than `max_depth`, or needs a repair. What is appended is what [`append`](Shredder::append) would.
     pub fn append_direct(&mut self, text: &[u8], max_depth: usize) -> Option<Found> {
         let mut found = Found::default();
-        let mut walk = Walk { buffer: text, max_depth, watch: &self.watch, found: &mut found };
+        let is_evidence = self.straight.is_some();
+        let mut walk = Walk { buffer: text, max_depth, watch: &self.watch, found: &mut found, is_evidence };
         if text.first() == Some(&b'{') && self.root.take_members::<true>(1, 1, &mut walk) == Some(text.len()) {
             return Some(found);
         }
@@ -82,6 +107,9 @@ impl Shredder {
 
     /// Keeps the row in the making.
     pub fn keep(&mut self) {
+        if let Some(straight) = &mut self.straight {
+            straight.push(true);
+        }
         self.root.end_row();
     }
 
@@ -112,6 +140,9 @@ impl Shredder {
                 self.root.append_text_at(column, self.rescue.finish());
             }
         }
+        if let Some(straight) = &mut self.straight {
+            straight.push(false);
+        }
         self.root.end_row();
         self.record_had_surprise
     }
@@ -141,7 +172,12 @@ impl Shredder {
     /// Fails only where a column passes what 32-bit offsets can address (2 GiB of text in one batch), which the sizes of a batch forbid.
     pub fn finish(&mut self) -> Result<Shredded, arrow::error::ArrowError> {
         let rows = self.root.finish_root()?;
-        Ok(Shredded { rows, rescued: std::mem::take(&mut self.rescued) })
+        if self.learnt > 0 {
+            self.root.learn(None, 0);
+            self.learnt = 0;
+        }
+        let straight = self.straight.as_mut().map(std::mem::take);
+        Ok(Shredded { rows, straight, rescued: std::mem::take(&mut self.rescued) })
     }
 }
 
@@ -151,7 +187,7 @@ mod tests {
     use arrow::datatypes::{DataType, Float64Type, Int64Type};
 
     use super::*;
-    use crate::columns::evidence::{Evidence, Limits};
+    use crate::columns::evidence::Limits;
     use crate::columns::pin::{Given, base_schema, decide, versioned};
     use crate::domain::run::Day;
     use crate::domain::schema::{Declared, DeclaredType, Type};

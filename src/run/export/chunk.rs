@@ -310,7 +310,7 @@ impl ChunkReader {
         Ok(rows)
     }
 
-    fn close_table(&mut self, table: OpenTable, rows: &mut ChunkRows) -> Result<Vec<(Day, u32)>> {
+    fn close_table(&mut self, mut table: OpenTable, rows: &mut ChunkRows) -> Result<Vec<(Day, u32)>> {
         let mut days: Vec<Day> = Vec::new();
         for day in &table.days {
             if days.last() != Some(day) && !days.contains(day) {
@@ -328,6 +328,10 @@ impl ChunkReader {
                 })?;
                 if !shredded.rescued.is_empty() {
                     rows.rescued.insert((*table.name).clone(), shredded.rescued.into_iter().collect());
+                }
+                if let (Some(straight), Some(evidence)) = (shredded.straight, &mut table.evidence) {
+                    let entry = self.shared.book.entry(&table.name)?;
+                    evidence.recount(&entry.schema.columns, &shredded.rows, &straight);
                 }
                 self.shredders.insert((*table.name).clone(), shredder);
                 TableRows::Columns(shredded.rows)
@@ -435,7 +439,10 @@ impl Pass<'_> {
             Format::Parquet => {
                 let entry = self.shared.book.entry(&table.name)?;
                 let shredder = self.shredders.remove(table.name.as_ref());
-                let new = || Box::new(Shredder::new(&entry.schema).watching(&entry.schema, &self.shared.rules));
+                let new = || {
+                    let shredder = Shredder::new(&entry.schema).watching(&entry.schema, &self.shared.rules);
+                    Box::new(if entry.observes_all { shredder.observing() } else { shredder })
+                };
                 (OpenRows::Columns(shredder.unwrap_or_else(new)), entry.observes_all)
             }
         };
@@ -478,6 +485,9 @@ impl Pass<'_> {
                         }
                     };
                     evidence.observe(tape, text);
+                    if table.observes_all {
+                        shredder.learn(evidence);
+                    }
                 }
             }
         }
@@ -500,7 +510,7 @@ impl Pass<'_> {
         let table = self.tables.get_mut(own)?;
         let OpenRows::Columns(shredder) = &mut table.rows else { return None };
         let is_over = table.is_event && self.shared.closed.get().is_some_and(|open| !open.contains(table.name.as_ref()));
-        if table.observes_all || is_over {
+        if is_over {
             return None;
         }
         let found = shredder.append_direct(text, max_depth)?;
