@@ -47,7 +47,24 @@ struct Sample {
     rows: RecordBatch,
 }
 
-/// Shreds all records that it is handed.
+/// Shreds all records that it is handed, straight where that goes.
+struct Straight(Shredder);
+
+impl Visit for Straight {
+    fn direct(&mut self, _: Place, text: &[u8], max_depth: usize) -> bool {
+        let is_taken = self.0.append_direct(text, max_depth).is_some();
+        if is_taken {
+            self.0.keep();
+        }
+        is_taken
+    }
+    fn record(&mut self, _: Place, tape: &mut Tape, text: &[u8], _: bool, _: &[u8]) {
+        self.0.append(tape, text, None);
+    }
+    fn reject(&mut self, _: Place, _: Reason, _: &[u8], _: Option<&'static str>) {}
+}
+
+/// Shreds all records that it is handed, by tape.
 struct Shred(Shredder);
 
 impl Visit for Shred {
@@ -171,7 +188,17 @@ fn read(bencher: Bencher) {
 }
 
 #[divan::bench]
-fn read_and_shred(bencher: Bencher) {
+fn shred_straight(bencher: Bencher) {
+    let mut reader = reader();
+    let mut shred = Straight(Shredder::new(&sample().schema));
+    bencher.counter(all_lines()).bench_local(|| {
+        reader.read(&sample().lines, START, &mut shred);
+        shred.0.finish().unwrap()
+    });
+}
+
+#[divan::bench]
+fn shred_by_tape(bencher: Bencher) {
     let mut reader = reader();
     let mut shred = Shred(Shredder::new(&sample().schema));
     bencher.counter(all_lines()).bench_local(|| {
