@@ -170,7 +170,7 @@ pub(super) const KEYS: &[Key] = &[
     key(Run, "memory_budget", "size", Computed("70 % of the function's memory, or 1GiB"), "the most bytes that everything buffered may take; one that can't hold the row groups and limits is refused"),
     key(Run, "part_size", "size, 5MiB to 5GiB", Toml(r#""16MiB""#), "bytes of one part of a multipart upload; 10,000 of them must hold a file"),
     key(Run, "scratch_dir", "absolute path", Computed("the system's"), "where encoded bytes wait for a full part"),
-    key(Run, "scratch_budget", "size or percentage", Toml(r#""80%""#), "how much of it may be used; a percentage is of what is free at start"),
+    key(Run, "scratch_budget", "size or percentage", Toml(r#""80%""#), "how much of it may be used; a percentage is of what is free at start; when it is full, files end early and the answer names them"),
     key(Run, "max_quarantine_ratio", "number, 0 to 1", Toml("0.01"), "a run fails when more than this share of its records, and also more than `max_quarantine_records`, are quarantined"),
     key(Run, "max_quarantine_records", "whole number", Toml("1000"), "see `max_quarantine_ratio`"),
     key(Run, "max_tables", "whole number, 1 to 100000", Toml("1000"), "the most event tables in a run; records of further ones are quarantined"),

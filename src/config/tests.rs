@@ -536,7 +536,7 @@ fn values_of_a_run_and_of_parquet_that_can_not_be_used_are_refused() {
         ),
         (
             in_run("memory_budget = \"250MiB\""),
-            "10: `memory_budget` in `[run]` is 250MiB and has to be 258MiB for the row groups and limits configured, give the function more memory, or lower `threads`, `part_size`, `row_group_size` or `max_record_bytes`",
+            "10: `memory_budget` in `[run]` is 250MiB and has to be 264MiB for the row groups and limits configured, give the function more memory, or lower `threads`, `part_size`, `row_group_size` or `max_record_bytes`",
         ),
         (in_parquet("max_column_depth = 65"), "11: `max_column_depth` in `[parquet]` is `65`, write a whole number from 1 to 64"),
         (
@@ -859,15 +859,15 @@ fn a_function_that_is_too_short_or_too_small_is_refused_at_start() {
     assert_eq!((error.kind(), error.message()), (Kind::Vendor, expected));
 
     let small = Environment { function_memory: Some(128 << 20), ..Environment::default() };
-    assert!(mistakes_on(MINIMAL, &small).concat().contains("`memory_budget` in `[run]` is 89MiB and has to be 258MiB"));
+    assert!(mistakes_on(MINIMAL, &small).concat().contains("`memory_budget` in `[run]` is 89MiB and has to be 264MiB"));
 }
 
 #[test]
 fn the_least_memory_follows_the_limits() {
     let least = |text: &str| minimum_memory(&ready(text)) >> 20;
-    assert_eq!(least(MINIMAL), 64 + 256 / 4 + 4 * 16 + 4 * 16 + 2);
-    assert_eq!(least(&in_destination("format = \"json\"")), 64 + 4 * 16 + 4 * 16 + 2, "no row groups in JSON");
-    assert_eq!(least(&in_run("threads = 9\npart_size = \"5MiB\"")), 64 + 256 / 4 + 4 * 16 + 4 * 5 + 2 * 9);
+    assert_eq!(least(MINIMAL), 64 + 256 / 4 + 4 * 16 + 4 * 16 + 8);
+    assert_eq!(least(&in_destination("format = \"json\"")), 64 + 4 * 16 + 4 * 16 + 8, "no row groups in JSON");
+    assert_eq!(least(&in_run("threads = 9\npart_size = \"5MiB\"")), 64 + 256 / 4 + 4 * 16 + 4 * 5 + 8 * 9);
     let many_threads = Environment { threads: 1000, ..Environment::default() };
     assert_eq!(parse(MINIMAL, &many_threads).unwrap().run.threads, 256, "the defaults hold on the largest machine");
 }

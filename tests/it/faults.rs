@@ -405,16 +405,42 @@ async fn any_call_of_a_whole_day_may_be_lost_or_the_last_one_and_running_again_g
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn files_that_wait_for_full_parts_go_to_scratch_and_a_full_one_says_so() {
-    let mut world = World::new(&json());
+/// A day of forty tables in parts that none of them fills soon, with so many bytes of scratch.
+async fn day_with_scratch(format: &str, scratch: u64) -> (World, dayport::run::answer::RunAnswer) {
+    let mut world = World::new(&json().with("destination.format", format));
     world.settings.run.memory_budget = 4_000;
     world.settings.run.part_size = 4_000;
-    world.settings.run.scratch_budget = dayport::domain::settings::ScratchBudget::Bytes(1 << 20);
+    world.settings.run.chunk_bytes = 8_000;
+    world.settings.run.scratch_budget = dayport::domain::settings::ScratchBudget::Bytes(scratch);
     let text: String = (0..2_000).map(|n| record(&format!("type {}", n % 40), n * 7_919 % 1_000)).collect();
     world.settings.parquet.row_group_size = 2_000;
     world.stage(DAY, "a", text);
-    assert_eq!(world.commit(DAY).await.counts.delivered, 2_000);
+    let answer = world.commit(DAY).await;
+    (world, answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_wait_for_full_parts_go_to_scratch() {
+    let (_, answer) = day_with_scratch("\"json\"", 1 << 20).await;
+    assert_eq!(answer.counts.delivered, 2_000);
+    assert_eq!(answer.notes, [""; 0]);
+    assert!(answer.tables.iter().all(|table| table.files.len() == 1));
+}
+
+/// Full scratch used to fail the run.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_end_early_when_scratch_is_full_and_the_answer_names_them() {
+    let (_, roomy) = day_with_scratch("\"parquet\"", 1 << 20).await;
+    assert_eq!(roomy.notes, [""; 0]);
+    let (world, answer) = day_with_scratch("\"parquet\"", 0).await;
+    assert_eq!(answer.counts.delivered, 2_000);
+    assert_eq!(answer.tables.iter().map(|table| table.rows).sum::<u64>(), 2_000);
+    assert!(!answer.notes.is_empty());
+    for note in &answer.notes {
+        let key = note.split('`').nth(1).unwrap();
+        assert!(note.contains("ended early because scratch was full"), "{note}");
+        assert!(world.customer.objects().keys().any(|landed| landed == key), "{note}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
