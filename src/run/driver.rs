@@ -171,8 +171,8 @@ where
         let Some((generation, attempt)) = self.begun.get() else { return };
         let Stores { state, customer, .. } = &self.stores;
         let sweep = || journal::abort_outlived(*state, &self.paths, self.asked.day, *generation, *attempt, *customer);
-        if let Ok(true) = sweep().await {
-            // A request that was under way when this invocation gave up may have been done since.
+        // Twice: a request that was under way when this invocation gave up may have been done since.
+        if !matches!(sweep().await, Ok(false)) {
             self.clock.sleep(SETTLING).await;
             let _ = sweep().await;
         }

@@ -252,7 +252,9 @@ impl World {
         let answer = self.run(&lease, customer, day, force, staged, &begun).await;
         let released = lease.release().await;
         if let (Err(_), Some((generation, attempt))) = (&answer, begun.get()) {
-            let _ = journal::abort_outlived(state, &self.paths(), day, *generation, *attempt, customer).await;
+            for _ in 0..2 {
+                let _ = journal::abort_outlived(state, &self.paths(), day, *generation, *attempt, customer).await;
+            }
         }
         let answer = answer?;
         released?;
