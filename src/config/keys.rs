@@ -166,7 +166,7 @@ pub(super) const KEYS: &[Key] = &[
     key(Run, "catch_up_days", "whole number, 0 to 366", Toml("7"), "how many missed days a scheduled trigger goes back at most"),
     key(Run, "late_check_days", "whole number, 0 to 366", Toml("7"), "how many committed days are looked at for objects that came later"),
     key(Run, "shard_size", "size", Toml(r#""2GiB""#), "staged bytes of one shard, the part of a day that is exported at a time"),
-    key(Run, "threads", "whole number, 1 to 256", Computed("the machine's"), "worker threads; what lands does not depend on it"),
+    key(Run, "threads", "whole number, 1 to 256", Computed("the machine's, at most 64"), "worker threads; what lands does not depend on it"),
     key(Run, "memory_budget", "size", Computed("70 % of the function's memory, or 1GiB"), "the most bytes that everything buffered may take; one that can't hold the row groups and limits is refused"),
     key(Run, "part_size", "size, 5MiB to 5GiB", Toml(r#""16MiB""#), "bytes of one part of a multipart upload; 10,000 of them must hold a file"),
     key(Run, "scratch_dir", "absolute path", Computed("the system's"), "where encoded bytes wait for a full part"),

@@ -27,6 +27,8 @@ pub(super) const MOST_BYTES: u64 = 10_000 * (5 << 30);
 const MOST_RECORD_BYTES: u64 = 1 << 30;
 /// The share of the function's memory that `memory_budget` takes, in percent.
 const MEMORY_SHARE: u64 = 70;
+/// The most threads that are taken without being asked for: each costs memory, and the default budget has to hold them.
+const MOST_THREADS: usize = 64;
 const PLACEHOLDERS: [&str; 5] = ["date", "year", "month", "day", "organization"];
 
 /// The whole document. After a mistake, which is in the report, the settings hold any value in its place.
@@ -187,7 +189,7 @@ fn run(fields: &Fields<'_>, environment: &Environment) -> (Run, Origin) {
         catch_up_days: fields.ready("catch_up_days", days),
         late_check_days: fields.ready("late_check_days", days),
         shard_size: fields.ready("shard_size", |value| values::size(value, 1, MOST_BYTES)),
-        threads: fields.get("threads", |value| values::whole(value, 1, 256)).unwrap_or(environment.threads.clamp(1, 256)),
+        threads: fields.get("threads", |value| values::whole(value, 1, 256)).unwrap_or(environment.threads.clamp(1, MOST_THREADS)),
         memory_budget: fields.get("memory_budget", |value| values::size(value, 1, MOST_BYTES)).unwrap_or(default_memory),
         chunk_bytes: CHUNK_BYTES,
         part_size: fields.ready("part_size", |value| values::size(value, 5 * MIB, 5120 * MIB)),

@@ -869,7 +869,7 @@ fn the_least_memory_follows_the_limits() {
     assert_eq!(least(&in_destination("format = \"json\"")), 64 + 4 * 16 + 4 * 16 + 8, "no row groups in JSON");
     assert_eq!(least(&in_run("threads = 9\npart_size = \"5MiB\"")), 64 + 256 / 4 + 4 * 16 + 4 * 5 + 8 * 9);
     let many_threads = Environment { threads: 1000, ..Environment::default() };
-    assert_eq!(parse(MINIMAL, &many_threads).unwrap().run.threads, 256, "the defaults hold on the largest machine");
+    assert_eq!(parse(MINIMAL, &many_threads).unwrap().run.threads, 64, "the defaults hold on the largest machine");
 }
 
 #[test]
