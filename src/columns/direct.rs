@@ -68,7 +68,7 @@ impl Walk<'_> {
                 let is_short = end > first && end - first <= 18;
                 let has_leading_zero = self.byte(first) == b'0' && end - first > 1;
                 let is_plain = is_short && !has_leading_zero && !matches!(byte, b'.' | b'e' | b'E');
-                return is_plain.then_some((if first > at { -value } else { value }, end));
+                return is_plain.then_some((if first > at { value.wrapping_neg() } else { value }, end));
             }
             value = value.wrapping_mul(10).wrapping_add(i64::from(digit));
             end += 1;
