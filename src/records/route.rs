@@ -32,6 +32,18 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 8] = [
+        Reason::TooLarge,
+        Reason::NotJson,
+        Reason::NotObject,
+        Reason::TooDeep,
+        Reason::NoEventName,
+        Reason::NoTime,
+        Reason::Late,
+        Reason::TooManyTables,
+    ];
+
     /// The name in quarantine, answers and logs.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -109,7 +109,22 @@ impl Paths {
     #[must_use]
     pub fn quarantine(&self, day: Day, generation: u32, attempt: u32, shard: u32, part: u32) -> String {
         let number = u64::from(shard) * 10_000 + u64::from(part);
-        format!("{}quarantine/{}/{day}/{generation}-{attempt}/part-{number}.ndjson.gz", self.root, self.destination)
+        format!("{}{day}/{generation}-{attempt}/part-{number}.ndjson.gz", self.quarantines())
+    }
+
+    /// `quarantine/<destination>/`: the quarantine of every run.
+    #[must_use]
+    pub fn quarantines(&self) -> String {
+        format!("{}quarantine/{}/", self.root, self.destination)
+    }
+
+    /// The day and the generation that a key under [`Paths::quarantines`] is of.
+    #[must_use]
+    pub fn run_of_quarantine(&self, key: &str) -> Option<(Day, u32)> {
+        let mut parts = key.strip_prefix(&self.quarantines())?.split('/');
+        let day = parts.next()?.parse().ok()?;
+        let (generation, _) = parts.next()?.split_once('-')?;
+        Some((day, generation.parse().ok()?))
     }
 }
 
@@ -130,7 +145,10 @@ mod tests {
         assert_eq!(paths.commit(day, 0, 3), format!("dayport/runs/{id}/2026-01-15/0/commit-3.json"));
         let table = TableName::parse("domains").unwrap();
         assert_eq!(paths.registry(&table, 12), format!("dayport/registry/{id}/domains/v000012.json"));
-        assert_eq!(paths.quarantine(day, 1, 0, 12, 3), "dayport/quarantine/acme/2026-01-15/1-0/part-120003.ndjson.gz");
+        let quarantined = paths.quarantine(day, 1, 0, 12, 3);
+        assert_eq!(quarantined, "dayport/quarantine/acme/2026-01-15/1-0/part-120003.ndjson.gz");
+        assert_eq!(paths.run_of_quarantine(&quarantined), Some((day, 1)));
+        assert_eq!(paths.run_of_quarantine("dayport/quarantine/acme2/2026-01-15/1-0/part-0.ndjson.gz"), None);
     }
 
     #[test]

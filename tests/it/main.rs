@@ -35,6 +35,8 @@ mod lab;
 mod landed;
 /// The rooms of the house: who may use whom.
 mod layers;
+/// What was held back: listed and shown.
+mod quarantine;
 /// The README's commands, tables and examples are what the code says.
 mod readme;
 /// A public JSON conformance suite.
