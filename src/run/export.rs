@@ -5,6 +5,7 @@ pub mod chunk;
 pub mod crew;
 pub mod gather;
 pub mod guess;
+pub mod held;
 pub mod scratch;
 pub mod sink;
 pub mod unpack;
@@ -13,7 +14,7 @@ pub use self::unpack::DAMAGED;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -21,15 +22,16 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
 use self::book::SchemaBook;
-use self::chunk::{ChunkRules, ObjectRule, Rejected, Wanted};
+use self::chunk::{ChunkRules, ObjectRule, Wanted};
 use self::crew::{Crew, CrewRules, StreamPlan};
 use self::gather::{Gather, Stream};
+use self::held::Held;
 use self::scratch::Scratch;
 use self::sink::{Recorder, SinkRules, ToSink, UploadedFile};
 use self::unpack::Unpacker;
 use super::journal::{FinishedFile, ObjectCounts, Pass, ShardDone, TableFacts};
 use super::plan::{Plan, Shard, folder_of};
-use super::quarantine::{Cut, QuarantineEncoder, QuarantineLine, put_part};
+use super::quarantine::put_part;
 use crate::domain::counts::Counts;
 use crate::domain::error::{Error, Result};
 use crate::domain::format::Format;
@@ -50,8 +52,6 @@ const LANES: usize = 4;
 const MOST_BACKLOG: u64 = 64 << 20;
 /// The most of them that wait for full parts in memory; the rest is on scratch.
 const MOST_WAITING: u64 = 16 << 20;
-/// Compressed bytes of one quarantine object.
-const QUARANTINE_PART: usize = 8 << 20;
 
 /// Everything about a run that its shards share.
 pub struct Export<'a> {
@@ -190,10 +190,10 @@ impl Export<'_> {
             self.settings.parquet.row_group_size,
             self.settings.run.max_tables,
             pass.event_tables.clone(),
-            objects.len(),
+            Held::new(&objects, self.settings.staging.max_record_bytes, chunk_rules.rules.organization.is_some()),
         );
         let (to_sink, from_crew) = mpsc::unbounded_channel::<ToSink>();
-        let (to_quarantine, rejects) = mpsc::unbounded_channel::<(usize, Vec<Rejected>)>();
+        let (to_quarantine, quarantine_parts) = mpsc::unbounded_channel::<Bytes>();
         let backlog = Arc::new(AtomicU64::new(0));
         let staging_rules = self.settings.staging.clone();
         let sizes: Vec<u64> = objects.iter().map(|object| object.size).collect();
@@ -224,10 +224,8 @@ impl Export<'_> {
         };
         let feeding = stop_on_error(&crew, self.feed(&crew, &objects, staging));
         let sinking = stop_on_error(&crew, sink::run(customer, recorder, &sink_rules, key_of, || crew.wake(), from_crew));
-        let quarantining = stop_on_error(
-            &crew,
-            quarantine(state, &objects, self.settings.staging.max_record_bytes, pass.quarantine_key, rejects),
-        );
+        let quarantining =
+            stop_on_error(&crew, quarantine(state, pass.quarantine_key, quarantine_parts, &backlog, || crew.wake()));
         let (fed, files, quarantined) = tokio::join!(feeding, sinking, quarantining);
         for worker in workers {
             worker.await.map_err(|error| Error::bug("a worker thread was lost, please report it").with_source(error))?;
@@ -235,10 +233,15 @@ impl Export<'_> {
         if let Some(failure) = crew.failure() {
             return Err(failure);
         }
-        let (Some(()), Some(files), Some(quarantined)) = (fed, files, quarantined) else {
+        let (Some(()), Some(files), Some(mut quarantined)) = (fed, files, quarantined) else {
             return Err(Error::bug("a shard ended without a word, please report it"));
         };
-        let gathered = crew.gathered().ok_or_else(|| Error::bug("a shard lost its counts, please report it"))?;
+        let mut gathered = crew.gathered().ok_or_else(|| Error::bug("a shard lost its counts, please report it"))?;
+        if let Some(last) = gathered.held.finish()? {
+            let key = quarantine_key_after(&quarantined, pass.quarantine_key);
+            put_part(state, &key, last).await?;
+            quarantined.push(key);
+        }
         self.done(pass, &objects, &skipped, &gathered, files, quarantined)
     }
 
@@ -361,10 +364,10 @@ impl Export<'_> {
             files: finished,
             tables,
             objects: counts,
-            reasons: gathered.reasons.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
-            unattributed: gathered.unattributed,
+            reasons: gathered.held.reasons.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
+            unattributed: gathered.held.unattributed,
             quarantine: quarantined,
-            notes: gathered.hints.iter().map(|hint| format!("some records are not JSON: {hint}")).collect(),
+            notes: gathered.held.hints.iter().map(|hint| format!("some records are not JSON: {hint}")).collect(),
             ..ShardDone::default()
         })
     }
@@ -395,41 +398,27 @@ async fn stop_on_error<T>(crew: &Crew, work: impl Future<Output = Result<T>>) ->
     }
 }
 
-/// Writes rejects to the state bucket until the channel closes; the keys of what was written.
+/// Writes parts of the quarantine to the state bucket until the channel closes; the keys of what was written.
 async fn quarantine(
     state: &(impl Write + Sync),
-    objects: &[&ObjectInfo],
-    max_record_bytes: u64,
     key_of: &(dyn Fn(u32) -> String + Sync),
-    mut from: mpsc::UnboundedReceiver<(usize, Vec<Rejected>)>,
+    mut from: mpsc::UnboundedReceiver<Bytes>,
+    backlog: &AtomicU64,
+    on_room: impl Fn(),
 ) -> Result<Vec<String>> {
-    let mut encoder = QuarantineEncoder::new(QUARANTINE_PART);
     let mut keys = Vec::new();
-    let mut next = 0;
-    while let Some((object, rejects)) = from.recv().await {
-        let Some(object) = objects.get(object) else { continue };
-        for reject in rejects {
-            let line = QuarantineLine {
-                object: &object.key,
-                etag: &object.etag,
-                line: reject.place.line,
-                offset: reject.place.offset,
-                reason: reject.reason.name(),
-                bytes: &reject.original,
-                cut: reject.cut.map(|(length, sha256)| Cut { length, sha256 }),
-            };
-            if let Some(part) = encoder.push(&line.within(max_record_bytes))? {
-                let key = key_of(next);
-                put_part(state, &key, part).await?;
-                keys.push(key);
-                next += 1;
-            }
-        }
-    }
-    if let Some(part) = encoder.finish()? {
-        let key = key_of(next);
+    while let Some(part) = from.recv().await {
+        let key = quarantine_key_after(&keys, key_of);
+        let bytes = part.len() as u64;
         put_part(state, &key, part).await?;
+        backlog.fetch_sub(bytes, Ordering::Relaxed);
+        on_room();
         keys.push(key);
     }
     Ok(keys)
+}
+
+/// The key of the part that comes after these.
+fn quarantine_key_after(keys: &[String], key_of: &(dyn Fn(u32) -> String + Sync)) -> String {
+    key_of(u32::try_from(keys.len()).unwrap_or(u32::MAX))
 }

@@ -1,5 +1,8 @@
 //! A bucket in memory that answers as S3 does, fails when it is told to, and remembers every call.
 
+mod faults;
+pub mod queue;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+pub use self::faults::Fault;
+use self::faults::Faults;
 use super::checksum::Crc64Nvme;
 use super::operation::Operation;
 use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
@@ -14,15 +19,6 @@ use crate::domain::error::{Error, Result};
 
 /// S3's least size of every part but the last.
 const LEAST_PART: u64 = 5 * 1024 * 1024;
-
-/// When a told failure strikes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Nothing happened: the request never arrived.
-    Before,
-    /// It happened, and the answer was lost.
-    After,
-}
 
 /// One call, for tests that ask what was done and in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +46,7 @@ struct Inner {
     completed: BTreeMap<String, Upload>,
     uploads_begun: u64,
     calls: Vec<Call>,
-    faults: BTreeMap<usize, Fault>,
-    dead_from: Option<(usize, Fault)>,
+    faults: Faults,
     page_size: usize,
     least_part: u64,
     body_piece: usize,
@@ -66,8 +61,7 @@ impl Default for Inner {
             completed: BTreeMap::new(),
             uploads_begun: 0,
             calls: Vec::new(),
-            faults: BTreeMap::new(),
-            dead_from: None,
+            faults: Faults::default(),
             page_size: 1000,
             least_part: LEAST_PART,
             body_piece: 64 * 1024,
@@ -159,15 +153,12 @@ impl MemoryBucket {
 
     /// The `nth` call from now (the next one is 1) fails, and the ones after it work: a request that was lost.
     pub fn fail_on(&self, nth: usize, fault: Fault) {
-        let mut inner = self.lock();
-        let at = inner.calls.len() + nth;
-        inner.faults.insert(at, fault);
+        self.lock().faults.fail_on(nth, fault);
     }
 
     /// The `nth` call from now and all after it fail, until [`MemoryBucket::heal`]: a process that was killed there.
     pub fn die_on(&self, nth: usize, fault: Fault) {
-        let mut inner = self.lock();
-        inner.dead_from = Some((inner.calls.len() + nth, fault));
+        self.lock().faults.die_on(nth, fault);
     }
 
     /// Every body breaks after `bytes` of it were read; `None` mends it.
@@ -178,8 +169,7 @@ impl MemoryBucket {
     /// No more failures.
     pub fn heal(&self) {
         let mut inner = self.lock();
-        inner.faults.clear();
-        inner.dead_from = None;
+        inner.faults.heal();
         inner.body_breaks_after = None;
     }
 
@@ -191,8 +181,7 @@ impl MemoryBucket {
     fn call<T>(&self, operation: Operation, key: &str, effect: impl FnOnce(&mut Inner) -> Result<T>) -> Result<T> {
         let mut inner = self.lock();
         inner.calls.push(Call { operation, key: key.to_owned() });
-        let number = inner.calls.len();
-        let fault = inner.fault_at(number);
+        let (number, fault) = inner.faults.call();
         if fault == Some(Fault::Before) {
             return Err(told(number, operation, key, "was lost on its way"));
         }
@@ -209,14 +198,6 @@ fn told(number: usize, operation: Operation, key: &str, what: &str) -> Error {
 }
 
 impl Inner {
-    fn fault_at(&self, number: usize) -> Option<Fault> {
-        match self.dead_from {
-            Some((first, fault)) if number == first => Some(fault),
-            Some((first, _)) if number > first => Some(Fault::Before),
-            _ => self.faults.get(&number).copied(),
-        }
-    }
-
     fn store(&mut self, key: &str, body: Bytes, content_type: &str) -> String {
         let etag = etag_of(&body);
         self.objects.insert(key.to_owned(), Object { body, etag: etag.clone(), content_type: content_type.to_owned() });

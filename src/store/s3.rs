@@ -25,8 +25,10 @@ use aws_sdk_s3::types::{ChecksumAlgorithm, ChecksumType, CompletedMultipartUploa
 use bytes::Bytes;
 
 pub use self::client::{Address, Clients, Retries};
+pub(in crate::store) use self::errors::Answer;
 pub use self::options::RequestOptions;
 use self::options::{addressed, making_an_object};
+pub(in crate::store) use self::refusal::Cause;
 use self::refusal::{Refusal, Target};
 pub use self::refusal::{Refused, Why};
 pub(crate) use self::refusal::{chain, plain};

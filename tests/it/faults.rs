@@ -402,3 +402,14 @@ async fn a_sample_day_gives_the_same_bytes_whatever_the_threads_and_chunks() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tables_land_and_further_ones_are_quarantined() {
+    let world = World::new(&json().with("run.max_quarantine_ratio", "1.0"));
+    let text: String = (0..5_000).map(|n| record(&format!("e{n}"), n)).collect();
+    world.stage(DAY, "a", text);
+    let started = std::time::Instant::now();
+    let answer = world.commit(DAY).await;
+    println!("{:?}", started.elapsed());
+    assert_eq!((answer.counts.delivered, answer.tables.len()), (1_000, 1_000));
+}

@@ -27,6 +27,8 @@ mod faults;
 mod function;
 /// Days that nobody thought of.
 mod generated;
+/// Days made to exhaust memory.
+mod hostile;
 /// JSON values with numbers as they were written: the tests' own reader.
 mod json;
 /// A local S3 with buckets, a configuration and clients, for all the others.

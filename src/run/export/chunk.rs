@@ -68,7 +68,7 @@ pub struct ChunkInput {
     /// The bytes are elements of an array that began earlier on an over-long line.
     pub is_elements: bool,
     /// A part of an over-long line that can't be taken, found while the object was split into lines.
-    pub oversize: Option<Rejected>,
+    pub oversize: Option<Oversize>,
 }
 
 impl ChunkInput {
@@ -83,19 +83,31 @@ impl ChunkInput {
     }
 }
 
-/// A record that can't be delivered.
-#[derive(Debug)]
+/// A record of a chunk that can't be delivered. It is small, since a hostile chunk may hold one for each two of its bytes.
+#[derive(Clone, Copy, Debug)]
 pub struct Rejected {
+    /// How many lines after the chunk's first it stands.
+    line: u32,
+    /// Where its original bytes are in the chunk's.
+    start: u32,
+    length: u32,
+    /// Why.
+    pub reason: Reason,
+    /// Whether it looks like a line of a record that is spread over lines.
+    pub is_spread: bool,
+}
+
+/// A part of an over-long line that can't be delivered.
+#[derive(Debug)]
+pub struct Oversize {
     /// Where it stands.
     pub place: Place,
     /// Why.
     pub reason: Reason,
-    /// Its original bytes, or as many of the first as `max_record_bytes`.
-    pub original: Vec<u8>,
-    /// Its length and SHA-256, where `original` is not all of it.
-    pub cut: Option<(u64, [u8; 32])>,
-    /// What it probably is.
-    pub hint: Option<&'static str>,
+    /// Its first `max_record_bytes` bytes.
+    pub head: Vec<u8>,
+    /// Its length in bytes, and the SHA-256 of all of them.
+    pub whole: (u64, [u8; 32]),
 }
 
 /// Rows of one table and one partition day, in input order.
@@ -152,16 +164,52 @@ pub struct ChunkRows {
     pub order: Vec<Row>,
     /// Every reject in input order.
     pub rejects: Vec<Rejected>,
+    /// A reject before them, of an over-long line.
+    pub oversize: Option<Oversize>,
     /// `read`, `filtered`, `repaired` of this chunk; the rest is counted when it is gathered.
     pub counts: Counts,
     /// What it shows about columns that are not pinned.
     pub evidence: BTreeMap<TableName, Evidence>,
     /// Rescued values by table and pointer.
     pub rescued: BTreeMap<TableName, BTreeMap<String, u64>>,
-    /// The chunk's bytes and their offset, for what is rejected only when it is gathered.
+    /// The chunk's bytes, for what is rejected.
     pub bytes: Vec<u8>,
-    /// See `bytes`.
+    /// Their first line, from 1.
+    pub first_line: u64,
+    /// Their offset in the unpacked object.
     pub offset: u64,
+}
+
+impl ChunkRows {
+    /// Where a reject stands.
+    #[must_use]
+    pub fn place_of(&self, reject: &Rejected) -> Place {
+        Place { line: self.first_line + u64::from(reject.line), offset: self.offset + u64::from(reject.start) }
+    }
+
+    /// A reject's original bytes.
+    #[must_use]
+    pub fn original_of(&self, reject: &Rejected) -> &[u8] {
+        let start = reject.start as usize;
+        self.bytes.get(start..start + reject.length as usize).unwrap_or_default()
+    }
+
+    /// Rejects a row after all: its table is one too many.
+    pub fn reject(&mut self, row: &Row) {
+        let first = Place { line: self.first_line, offset: self.offset };
+        self.rejects.push(Rejected::new(first, row.place, Reason::TooManyTables, row.original_length as usize, false));
+    }
+}
+
+const _: () = assert!(size_of::<Rejected>() <= 16, "a hostile chunk holds one for each two of its bytes");
+
+impl Rejected {
+    /// The reject at `place` in a chunk that begins at `first`. A chunk has far fewer than 2^32 bytes.
+    fn new(first: Place, place: Place, reason: Reason, length: usize, is_spread: bool) -> Rejected {
+        let within = |from: u64, to: u64| u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX);
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        Rejected { line: within(first.line, place.line), start: within(first.offset, place.offset), length, reason, is_spread }
+    }
 }
 
 /// Everything that workers share.
@@ -211,7 +259,9 @@ impl ChunkReader {
             self.shredders.clear();
         }
         let folder = rule.folder.as_deref().and_then(|name| self.router.configured(name));
+        let place = Place { line: input.first_line, offset: input.offset };
         let mut pass = Pass {
+            first: place,
             shared: &self.shared,
             router: &mut self.router,
             shredders: &mut self.shredders,
@@ -224,15 +274,13 @@ impl ChunkReader {
             counts: Counts::default(),
             failure: None,
         };
-        if let Some(oversize) = input.oversize.take() {
-            pass.keep_reject(oversize);
-        }
+        let oversize = input.oversize.take().filter(|_| rule.wanted.accounts_for_all());
+        pass.counts.read += u64::from(oversize.is_some());
         input.read_by(&mut self.reader, &mut pass);
-        let Pass { numbers: _, tables, mut order, mut rejects, counts, failure, .. } = pass;
+        let Pass { numbers: _, tables, mut order, rejects, counts, failure, .. } = pass;
         if let Some(failure) = failure {
             return Err(failure);
         }
-        rejects.sort_by_key(|reject| reject.place.offset);
         let mut rows = ChunkRows {
             object: input.object,
             number: input.number,
@@ -240,10 +288,12 @@ impl ChunkReader {
             tables: Vec::with_capacity(tables.len()),
             order: Vec::new(),
             rejects,
+            oversize,
             counts,
             evidence: BTreeMap::new(),
             rescued: BTreeMap::new(),
             bytes: input.bytes,
+            first_line: input.first_line,
             offset: input.offset,
         };
         // Where a table's days are mixed, its rows are parted by day; `base + nth day` is then their table in `order`.
@@ -356,6 +406,8 @@ struct OrderedRow {
 
 /// One chunk on its way.
 struct Pass<'a> {
+    /// Where the chunk begins.
+    first: Place,
     shared: &'a ChunkRules,
     router: &'a mut Router,
     shredders: &'a mut HashMap<TableName, Shredder>,
@@ -371,13 +423,6 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn keep_reject(&mut self, reject: Rejected) {
-        if self.wanted.accounts_for_all() {
-            self.counts.read += 1;
-            self.rejects.push(reject);
-        }
-    }
-
     /// The chunk's own number of the router's table, begun if it is new.
     fn open(&mut self, number: usize) -> Result<usize> {
         if let Some(Some(own)) = self.numbers.get(number) {
@@ -444,7 +489,10 @@ impl Pass<'_> {
     }
 
     fn rejected(&mut self, place: Place, reason: Reason, original: &[u8], hint: Option<&'static str>) {
-        self.keep_reject(Rejected { place, reason, original: original.to_vec(), cut: None, hint });
+        if self.wanted.accounts_for_all() {
+            self.counts.read += 1;
+            self.rejects.push(Rejected::new(self.first, place, reason, original.len(), hint.is_some()));
+        }
     }
 }
 

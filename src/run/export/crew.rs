@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::chunk::{ChunkInput, ChunkReader, ChunkRows, ChunkRules, ObjectRule, Rejected};
+use super::chunk::{ChunkInput, ChunkReader, ChunkRows, ChunkRules, ObjectRule};
 use super::gather::{Gather, Step, Stream};
 use super::sink::ToSink;
 use super::unpack::Unpacker;
@@ -55,9 +55,6 @@ pub struct CrewRules {
 /// The plan of a stream, by table.
 pub type StreamPlanner = dyn Fn(&TableName) -> Result<StreamPlan> + Send + Sync;
 
-/// Takes an object's position and its rejects.
-type RejectSender = UnboundedSender<(usize, Vec<Rejected>)>;
-
 /// What is in memory, shared by the workers and the tasks that read and write S3.
 pub struct Crew {
     rules: CrewRules,
@@ -67,7 +64,7 @@ pub struct Crew {
     /// Told whenever there is room for more input.
     room: Notify,
     sink: Mutex<Option<UnboundedSender<ToSink>>>,
-    rejects: Mutex<Option<RejectSender>>,
+    quarantine: Mutex<Option<UnboundedSender<Bytes>>>,
     backlog: Arc<AtomicU64>,
     unpacker: Box<dyn Fn(usize) -> Unpacker + Send + Sync>,
     /// Buffers of chunks that are done with: memory that is used again needs no clearing by the system.
@@ -123,14 +120,14 @@ enum Task {
 }
 
 impl Crew {
-    /// A crew for one shard. Pieces of files go to `sink`, rejects to `rejects`.
+    /// A crew for one shard. Pieces of files go to `sink`, full parts of the quarantine to `quarantine`; both count in `backlog`.
     pub fn new(
         rules: CrewRules,
         planner: Box<StreamPlanner>,
         gather: Gather,
         unpacker: Box<dyn Fn(usize) -> Unpacker + Send + Sync>,
         sink: UnboundedSender<ToSink>,
-        rejects: UnboundedSender<(usize, Vec<Rejected>)>,
+        quarantine: UnboundedSender<Bytes>,
         backlog: Arc<AtomicU64>,
     ) -> Crew {
         let objects = rules.objects.iter().map(|_| ObjectState::default()).collect();
@@ -159,7 +156,7 @@ impl Crew {
             wake: Condvar::new(),
             room: Notify::new(),
             sink: Mutex::new(Some(sink)),
-            rejects: Mutex::new(Some(rejects)),
+            quarantine: Mutex::new(Some(quarantine)),
             backlog,
             unpacker,
             spare: Mutex::default(),
@@ -403,18 +400,18 @@ impl Crew {
         let mut steps: Vec<(usize, Step)> = Vec::new();
         let count = chunks.len();
         for chunk in chunks {
-            let object = chunk.object;
-            let (rejects, buffer) = gather.take(chunk, &mut |stream, step| steps.push((stream, step)))?;
+            let (parts, buffer) = gather.take(chunk, &mut |stream, step| steps.push((stream, step)))?;
             let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
             if spare.len() < self.rules.most_objects {
                 spare.push(buffer);
             }
             drop(spare);
-            if !rejects.is_empty()
-                && let Some(sender) = &*self.rejects.lock().unwrap_or_else(PoisonError::into_inner)
-            {
-                // Nobody listens only when the run has failed already.
-                let _ = sender.send((object, rejects));
+            for part in parts {
+                if let Some(sender) = &*self.quarantine.lock().unwrap_or_else(PoisonError::into_inner) {
+                    self.backlog.fetch_add(part.len() as u64, Ordering::Relaxed);
+                    // Nobody listens only when the run has failed already.
+                    let _ = sender.send(part);
+                }
             }
         }
         let mut state = self.lock();
@@ -492,7 +489,7 @@ impl Crew {
 
     fn close(&self) {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.rejects.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.quarantine.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.wake.notify_all();
         self.room.notify_waiters();
     }

@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::book::SchemaBook;
-use super::chunk::{ChunkRows, ChunkRules, Rejected, Row, TableRows};
+use super::chunk::{ChunkRows, ChunkRules, TableRows};
+use super::held::Held;
 use crate::columns::evidence::Evidence;
 use crate::domain::counts::Counts;
 use crate::domain::error::{Error, Result};
@@ -12,7 +15,6 @@ use crate::domain::format::Format;
 use crate::domain::run::Day;
 use crate::domain::table::{SyncMode, TableName};
 use crate::files::roll::Rows;
-use crate::records::route::Reason;
 
 /// Rows of a batch: Parquet's writer looks at its limits between steps of 1,024 values.
 const BATCH_ROWS: u64 = 2_048;
@@ -76,12 +78,8 @@ pub struct Gather {
     pub objects: Vec<Counts>,
     /// Tallies per table.
     pub tables: BTreeMap<TableName, TableTally>,
-    /// Quarantined records by reason.
-    pub reasons: BTreeMap<&'static str, u64>,
-    /// Quarantined records that nobody can tell the organisation of.
-    pub unattributed: u64,
-    /// What rejects probably are.
-    pub hints: BTreeSet<&'static str>,
+    /// The quarantine.
+    pub held: Held,
 }
 
 /// A slice of a chunk's table that goes to a stream.
@@ -119,13 +117,13 @@ impl Part {
 }
 
 impl Gather {
-    /// For a shard of `objects` objects. `event_tables` are those that earlier shards of the run had.
+    /// For a shard. `event_tables` are those that earlier shards of the run had.
     pub fn new(
         rules: Arc<ChunkRules>,
         row_group_size: u64,
         max_tables: usize,
         event_tables: BTreeSet<TableName>,
-        objects: usize,
+        held: Held,
     ) -> Gather {
         let book = Arc::clone(&rules.book);
         let batch_rows = match rules.format {
@@ -144,11 +142,9 @@ impl Gather {
             waiting_bytes: 0,
             group_bytes: 0,
             identities: HashSet::new(),
-            objects: vec![Counts::default(); objects],
+            objects: vec![Counts::default(); held.objects()],
             tables: BTreeMap::new(),
-            reasons: BTreeMap::new(),
-            unattributed: 0,
-            hints: BTreeSet::new(),
+            held,
         };
         gather.close_if_full();
         gather
@@ -159,10 +155,12 @@ impl Gather {
         &self.streams
     }
 
-    /// Accounts for a chunk. `step` gets what is to be done with which stream, in order; what comes back is to be
-    /// quarantined, and the chunk's buffer.
-    pub fn take(&mut self, chunk: ChunkRows, step: &mut impl FnMut(usize, Step)) -> Result<(Vec<Rejected>, Vec<u8>)> {
-        let ChunkRows { object, tables, order, mut rejects, counts, evidence, rescued, bytes, offset, .. } = chunk;
+    /// Accounts for a chunk. `step` gets what is to be done with which stream, in order; what comes back are parts of the
+    /// quarantine, and the chunk's buffer.
+    pub fn take(&mut self, mut chunk: ChunkRows, step: &mut impl FnMut(usize, Step)) -> Result<(Vec<Bytes>, Vec<u8>)> {
+        let object = chunk.object;
+        let (tables, order) = (std::mem::take(&mut chunk.tables), std::mem::take(&mut chunk.order));
+        let (evidence, rescued) = (std::mem::take(&mut chunk.evidence), std::mem::take(&mut chunk.rescued));
         let mut parts = Vec::with_capacity(tables.len());
         let mut over: HashSet<Arc<TableName>> = HashSet::new();
         for table in tables {
@@ -173,11 +171,11 @@ impl Gather {
             let stream = if is_over { usize::MAX } else { self.stream(&table.name, table.sync, table.day) };
             parts.push(Part { stream, rows: table.rows, is_over, row: 0, byte: 0, row_done: 0, byte_done: 0 });
         }
-        let mut total = counts;
+        let mut total = chunk.counts;
         for row in order {
             let Some(part) = parts.get_mut(row.table as usize) else { return Err(lost()) };
             if part.is_over {
-                rejects.push(reject_of(&row, &bytes, offset));
+                chunk.reject(&row);
                 continue;
             }
             let length = row.length as usize + 1;
@@ -221,12 +219,7 @@ impl Gather {
                 step(part.stream, Step::Rows(rows));
             }
         }
-        for reject in &rejects {
-            *self.reasons.entry(reject.reason.name()).or_default() += 1;
-            self.unattributed += u64::from(self.rules.rules.organization.is_some() && reject.reason.is_unreadable());
-            self.hints.extend(reject.hint);
-        }
-        total.quarantined = rejects.len() as u64;
+        total.quarantined = chunk.rejects.len() as u64 + u64::from(chunk.oversize.is_some());
         // A table that is one too many leaves no trace: its records are rejects.
         for (table, pointers) in rescued.into_iter().filter(|(table, _)| !over.contains(table)) {
             let tally = self.tables.entry(table).or_default();
@@ -243,8 +236,8 @@ impl Gather {
         if let Some(object) = self.objects.get_mut(object) {
             *object += total;
         }
-        rejects.sort_by_key(|reject| reject.place.offset);
-        Ok((rejects, bytes))
+        let parts = self.held.take(&mut chunk)?;
+        Ok((parts, chunk.bytes))
     }
 
     fn accepts(&mut self, table: &TableName) -> bool {
@@ -320,11 +313,4 @@ impl Gather {
 
 fn lost() -> Error {
     Error::bug("a chunk has a row of a table that it doesn't have, please report it")
-}
-
-/// A row whose table is one too many, as a reject: its original bytes are still in the chunk.
-fn reject_of(row: &Row, bytes: &[u8], offset: u64) -> Rejected {
-    let start = usize::try_from(row.place.offset.saturating_sub(offset)).unwrap_or(usize::MAX);
-    let original = bytes.get(start..start.saturating_add(row.original_length as usize)).unwrap_or_default();
-    Rejected { place: row.place, reason: Reason::TooManyTables, original: original.to_vec(), cut: None, hint: None }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::chunk::{ChunkInput, Rejected};
+use super::chunk::{ChunkInput, Oversize};
 use crate::domain::error::{Error, Result};
 use crate::domain::settings::Staging;
 use crate::records::decode::{DecodeLimits, Decoder, Kind};
@@ -113,15 +113,14 @@ fn damaged(damage: &crate::records::decode::Damage) -> Error {
 }
 
 fn chunk_input(object: usize, chunk: Chunk) -> ChunkInput {
-    let oversize = chunk.reject.map(|reject| Rejected {
+    let oversize = chunk.reject.map(|reject| Oversize {
         place: Place { line: reject.line, offset: reject.offset },
         reason: match reject.reason {
             LongReason::TooLarge => Reason::TooLarge,
             LongReason::NotJson => Reason::NotJson,
         },
-        original: reject.head,
-        cut: Some((reject.length, reject.sha256)),
-        hint: None,
+        head: reject.head,
+        whole: (reject.length, reject.sha256),
     });
     ChunkInput {
         object,

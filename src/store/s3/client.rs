@@ -14,6 +14,7 @@ use aws_sdk_s3::config::{
 
 use super::{RequestOptions, S3Bucket, Side};
 use crate::domain::settings::{Destination, Staging, State};
+use crate::store::sqs::{SqsQueue, region_of};
 
 /// A connection that is not there by then is tried again.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -139,20 +140,37 @@ impl Clients {
             .renewing_credentials(renews)
     }
 
+    /// The queue at `url`, in the region that the URL names or else the function's. `AWS_ENDPOINT_URL` and `AWS_ENDPOINT_URL_SQS` are
+    /// honoured.
+    #[must_use]
+    pub fn queue(&self, url: &str) -> SqsQueue {
+        let mut builder = aws_sdk_sqs::config::Builder::from(&self.config)
+            .retry_config(self.retry_config())
+            .retry_partition(retry_partition())
+            .timeout_config(timeouts(self.retries.attempt))
+            // A long poll brings nothing for 20 seconds, as it should; answers are small, and the attempt's timeout holds for them.
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+        if let Some(region) = region_of(url) {
+            builder = builder.region(Region::new(region.to_owned()));
+        }
+        SqsQueue::new(aws_sdk_sqs::Client::from_conf(builder.build()), url)
+    }
+
+    fn retry_config(&self) -> RetryConfig {
+        RetryConfig::standard()
+            .with_max_attempts(self.retries.attempts)
+            .with_initial_backoff(self.retries.first_pause)
+            .with_max_backoff(self.retries.longest_pause)
+    }
+
     /// A client with our settings.
     #[must_use]
     pub fn client(&self, address: &Address, credentials: Option<SharedCredentialsProvider>) -> Client {
-        let retry = RetryConfig::standard()
-            .with_max_attempts(self.retries.attempts)
-            .with_initial_backoff(self.retries.first_pause)
-            .with_max_backoff(self.retries.longest_pause);
-        // The SDK's budget of 100 retries per process and region would end the patience of many parts at once after seconds.
-        let budget = TokenBucket::builder().capacity(10_000).refill_rate(50.0).build();
         let stalled = StalledStreamProtectionConfig::enabled().grace_period(STALLED).build();
         let mut builder = Builder::from(&self.config)
             .endpoint_resolver(Addressing::new(address.path_style))
-            .retry_config(retry)
-            .retry_partition(RetryPartition::custom("dayport").token_bucket(budget).build())
+            .retry_config(self.retry_config())
+            .retry_partition(retry_partition())
             .timeout_config(timeouts(self.retries.attempt))
             .stalled_stream_protection(stalled)
             // Checksums are ours (see RequestOptions), and set in code: the environment must not add or take any. On reads, TLS
@@ -167,6 +185,12 @@ impl Clients {
         }
         Client::from_conf(builder.build())
     }
+}
+
+/// The SDK's budget of 100 retries per process and region would end the patience of many parts at once after seconds.
+fn retry_partition() -> RetryPartition {
+    let budget = TokenBucket::builder().capacity(10_000).refill_rate(50.0).build();
+    RetryPartition::custom("dayport").token_bucket(budget).build()
 }
 
 fn timeouts(attempt: Duration) -> TimeoutConfig {

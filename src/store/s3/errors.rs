@@ -7,9 +7,9 @@ use crate::store::operation::Operation;
 
 /// An error answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) code: Option<String>,
+pub(in crate::store) struct Answer {
+    pub(in crate::store) status: u16,
+    pub(in crate::store) code: Option<String>,
     pub(super) message: Option<String>,
     /// The region that the bucket is in, where S3 said so.
     pub(super) region: Option<String>,

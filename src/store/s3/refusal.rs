@@ -19,10 +19,10 @@ pub(super) struct Refusal {
     pub(super) cause: Cause,
 }
 
-/// What came back, or did not.
+/// What came back, or did not. SQS's requests read their errors so, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// S3 answered.
+pub(in crate::store) enum Cause {
+    /// The service answered.
     Answer(Answer),
     /// No answer in time.
     TimedOut,
@@ -30,7 +30,7 @@ pub(super) enum Cause {
     NoAnswer(String),
     /// The credentials could not be had.
     NoCredentials(String),
-    /// An answer that is not S3's.
+    /// An answer that is not the service's.
     Unreadable(Option<u16>),
     /// The credentials could not be had, and whoever provides them said who must act and what to do.
     Provider(Kind, String),
@@ -92,37 +92,7 @@ impl Refusal {
     where
         E: ProvideErrorMetadata + StdError + 'static,
     {
-        let status_of = |response: Option<&HttpResponse>| response.map(|response| response.status().as_u16());
-        let cause = match error {
-            SdkError::ServiceError(context) => {
-                let response = context.raw();
-                let meta = context.err().meta();
-                let body = response.body().bytes().map(String::from_utf8_lossy);
-                let header = response.headers().get("x-amz-bucket-region").map(str::to_owned);
-                Cause::Answer(Answer {
-                    status: response.status().as_u16(),
-                    code: meta.code().map(str::to_owned),
-                    message: meta.message().map(str::to_owned),
-                    region: header.or_else(|| body.and_then(|body| region_in(&body, meta.message()))),
-                })
-            }
-            _ if let Some(ours) = ours_in(error) => Cause::Provider(ours.kind(), ours.to_string()),
-            SdkError::TimeoutError(_) => Cause::TimedOut,
-            SdkError::ResponseError(_) => Cause::Unreadable(status_of(error.raw_response())),
-            SdkError::DispatchFailure(failure) => {
-                let text = chain(error.source().unwrap_or(error));
-                match is_about_credentials(&text) {
-                    true => Cause::NoCredentials(text),
-                    false if failure.is_timeout() => Cause::TimedOut,
-                    false => Cause::NoAnswer(text),
-                }
-            }
-            _ => {
-                let text = chain(error.source().unwrap_or(error));
-                if is_about_credentials(&text) { Cause::NoCredentials(text) } else { Cause::NotBuilt(text) }
-            }
-        };
-        Refusal { operation, cause }
+        Refusal { operation, cause: Cause::read(error) }
     }
 
     /// The error code of an answer.
@@ -187,7 +157,7 @@ impl Refusal {
             return Error::new(kind, format!("could not {place}: {message}")).with_source(Refused { why, code: String::new() });
         }
         let (reason, what_to_do) = self.explain(target);
-        let said = self.said();
+        let said = self.cause.said("S3");
         let code = self.code().map(plain).unwrap_or_default();
         Error::new(kind, format!("could not {place} ({said}): {reason}, {what_to_do}")).with_source(Refused { why, code })
     }
@@ -225,29 +195,12 @@ impl Refusal {
     fn who(&self) -> Who {
         match &self.cause {
             Cause::NoCredentials(text) if text.contains("AccessDenied") => Owner,
-            Cause::NoCredentials(text) if is_of_the_moment(text) => Time,
+            Cause::NoCredentials(_) if self.cause.is_of_the_moment() => Time,
             Cause::NoCredentials(_) | Cause::Provider(..) => Vendor,
             Cause::NotBuilt(_) => Authors,
             Cause::Unreadable(Some(300..=399)) => Owner,
             Cause::TimedOut | Cause::NoAnswer(_) | Cause::Unreadable(_) => Time,
             Cause::Answer(answer) => answer.who(self.operation),
-        }
-    }
-
-    /// What was said, in one line: code and message, or what stood in for an answer.
-    fn said(&self) -> String {
-        match &self.cause {
-            Cause::Answer(answer) => {
-                let code = answer.code.clone().unwrap_or_else(|| format!("status {}", answer.status));
-                match answer.message.as_deref().map(plain) {
-                    Some(message) if !message.is_empty() => format!("{}: \"{message}\"", plain(&code)),
-                    _ => plain(&code),
-                }
-            }
-            Cause::TimedOut => "no answer in time".to_owned(),
-            Cause::NoAnswer(text) | Cause::NoCredentials(text) | Cause::Provider(_, text) | Cause::NotBuilt(text) => plain(text),
-            Cause::Unreadable(Some(status)) => format!("an answer with status {status} that is not S3's"),
-            Cause::Unreadable(None) => "an answer that is not S3's".to_owned(),
         }
     }
 
@@ -276,6 +229,69 @@ impl Refusal {
             }
             Cause::Answer(answer) => answer.explain(self.operation, target),
         }
+    }
+}
+
+impl Cause {
+    /// Reads the SDK's error.
+    pub(in crate::store) fn read<E>(error: &SdkError<E, HttpResponse>) -> Cause
+    where
+        E: ProvideErrorMetadata + StdError + 'static,
+    {
+        let status_of = |response: Option<&HttpResponse>| response.map(|response| response.status().as_u16());
+        match error {
+            SdkError::ServiceError(context) => {
+                let response = context.raw();
+                let meta = context.err().meta();
+                let body = response.body().bytes().map(String::from_utf8_lossy);
+                let header = response.headers().get("x-amz-bucket-region").map(str::to_owned);
+                Cause::Answer(Answer {
+                    status: response.status().as_u16(),
+                    code: meta.code().map(str::to_owned),
+                    message: meta.message().map(str::to_owned),
+                    region: header.or_else(|| body.and_then(|body| region_in(&body, meta.message()))),
+                })
+            }
+            _ if let Some(ours) = ours_in(error) => Cause::Provider(ours.kind(), ours.to_string()),
+            SdkError::TimeoutError(_) => Cause::TimedOut,
+            SdkError::ResponseError(_) => Cause::Unreadable(status_of(error.raw_response())),
+            SdkError::DispatchFailure(failure) => {
+                let text = chain(error.source().unwrap_or(error));
+                match is_about_credentials(&text) {
+                    true => Cause::NoCredentials(text),
+                    false if failure.is_timeout() => Cause::TimedOut,
+                    false => Cause::NoAnswer(text),
+                }
+            }
+            _ => {
+                let text = chain(error.source().unwrap_or(error));
+                if is_about_credentials(&text) { Cause::NoCredentials(text) } else { Cause::NotBuilt(text) }
+            }
+        }
+    }
+
+    /// What was said, in one line: code and message, or what stood in for an answer.
+    /// `service` is who should have answered.
+    pub(in crate::store) fn said(&self, service: &str) -> String {
+        match self {
+            Cause::Answer(answer) => {
+                let code = answer.code.clone().unwrap_or_else(|| format!("status {}", answer.status));
+                match answer.message.as_deref().map(plain) {
+                    Some(message) if !message.is_empty() => format!("{}: \"{message}\"", plain(&code)),
+                    _ => plain(&code),
+                }
+            }
+            Cause::TimedOut => "no answer in time".to_owned(),
+            Cause::NoAnswer(text) | Cause::NoCredentials(text) | Cause::Provider(_, text) | Cause::NotBuilt(text) => plain(text),
+            Cause::Unreadable(Some(status)) => format!("an answer with status {status} that is not {service}'s"),
+            Cause::Unreadable(None) => format!("an answer that is not {service}'s"),
+        }
+    }
+
+    /// Whether credentials that could not be had may be had in a moment.
+    pub(in crate::store) fn is_of_the_moment(&self) -> bool {
+        let words = ["timed out", "timeout", "dispatch failure", "Throttling", "connection"];
+        matches!(self, Cause::NoCredentials(text) if words.iter().any(|word| text.contains(word)))
     }
 }
 
@@ -324,10 +340,6 @@ pub(crate) fn chain(error: &dyn StdError) -> String {
 
 fn is_about_credentials(chain: &str) -> bool {
     ["credential", "no identity", "identity resolver"].iter().any(|word| chain.contains(word))
-}
-
-fn is_of_the_moment(chain: &str) -> bool {
-    ["timed out", "timeout", "dispatch failure", "Throttling", "connection"].iter().any(|word| chain.contains(word))
 }
 
 /// Text from outside as it may stand in one line of a log: control characters escaped, at most 400 characters, and anything that
