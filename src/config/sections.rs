@@ -178,6 +178,7 @@ fn run(fields: &Fields<'_>, environment: &Environment) -> (Run, Origin) {
         threads: fields.get("threads", |value| values::whole(value, 1, 256)).unwrap_or(environment.threads.clamp(1, 256)),
         memory_budget: fields.get("memory_budget", |value| values::size(value, 1, MOST_BYTES)).unwrap_or(default_memory),
         chunk_bytes: CHUNK_BYTES,
+        dedupe_memory: 0,
         part_size: fields.ready("part_size", |value| values::size(value, 5 * MIB, 5120 * MIB)),
         scratch_dir: fields
             .get("scratch_dir", |value| {

@@ -108,7 +108,7 @@ pub struct Route {
     pub day: Day,
     /// The token of the record's time and its instant in microseconds, where it has a usable one.
     pub time: Option<(u32, i64)>,
-    /// The first half of the SHA-256 of the `dedupe` key's value.
+    /// The first half of the SHA-256 of the `dedupe` key's value; `None` where that is absent, null, an empty text, or no scalar.
     pub identity: Option<u128>,
 }
 
@@ -231,18 +231,27 @@ impl Router {
             }
             day = own;
         }
-        let identity = found.identity.map(|value| {
-            let token = tape.token(value);
-            self.text.clear();
-            if token.kind == TokenKind::String {
-                unescape(&token, buffer, &mut self.text);
-            } else {
-                self.text.extend_from_slice(token.text(buffer));
-            }
-            let digest = Sha256::digest(&self.text);
-            digest.iter().take(16).fold(0_u128, |id, &byte| (id << 8) | u128::from(byte))
-        });
+        let identity = found.identity.and_then(|value| self.identity(&tape.token(value), buffer));
         Routed::Row(Route { table: number, day, time, identity })
+    }
+
+    /// What a record with that id is known by. A text is its characters, however they are escaped; a number its text; values of different
+    /// kinds are different. What is no scalar, or says nothing, is no id.
+    fn identity(&mut self, token: &Token, buffer: &[u8]) -> Option<u128> {
+        self.text.clear();
+        match token.kind {
+            TokenKind::Null | TokenKind::Object | TokenKind::Array => return None,
+            TokenKind::String => {
+                self.text.push(b'"');
+                unescape(token, buffer, &mut self.text);
+                if self.text.len() == 1 {
+                    return None;
+                }
+            }
+            TokenKind::Number | TokenKind::True | TokenKind::False => self.text.extend_from_slice(token.text(buffer)),
+        }
+        let digest = Sha256::digest(&self.text);
+        Some(digest.iter().take(16).fold(0_u128, |id, &byte| (id << 8) | u128::from(byte)))
     }
 
     /// The configured table that the record names, if `table_field` is set and it does.
@@ -339,10 +348,8 @@ impl Fields {
             if rules.organization.as_ref().is_some_and(|(field, _)| is(field)) {
                 found.organization = Some(value);
             }
-            if rules.dedupe.as_deref().is_some_and(is) && tape.token(value).kind != TokenKind::Null {
+            if rules.dedupe.as_deref().is_some_and(is) {
                 found.identity = Some(value);
-            } else if rules.dedupe.as_deref().is_some_and(is) {
-                found.identity = None;
             }
         }
         found

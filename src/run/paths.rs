@@ -112,6 +112,24 @@ impl Paths {
         format!("{}{day}/{generation}-{attempt}/part-{number}.ndjson.gz", self.quarantines())
     }
 
+    /// `dedupe/<id>/<day>/<generation>-<attempt>/ids-<number>`: ids of a shard that later shards have to know. Nobody reads them once the
+    /// day is committed.
+    #[must_use]
+    pub fn ids(&self, day: Day, generation: u32, attempt: u32, shard: u32, part: u32) -> String {
+        let number = u64::from(shard) * 10_000 + u64::from(part);
+        format!("{}ids-{number}", self.dedupe(day, generation, attempt))
+    }
+
+    /// `dedupe/<id>/<day>/<generation>-<attempt>/duplicates-<shard>.json`: what a second pass has to know of a shard.
+    #[must_use]
+    pub fn duplicates(&self, day: Day, generation: u32, attempt: u32, shard: u32) -> String {
+        format!("{}duplicates-{shard}.json", self.dedupe(day, generation, attempt))
+    }
+
+    fn dedupe(&self, day: Day, generation: u32, attempt: u32) -> String {
+        format!("{}dedupe/{}/{day}/{generation}-{attempt}/", self.root, self.id)
+    }
+
     /// `quarantine/<destination>/`: the quarantine of every run.
     #[must_use]
     pub fn quarantines(&self) -> String {
@@ -148,6 +166,8 @@ mod tests {
         let quarantined = paths.quarantine(day, 1, 0, 12, 3);
         assert_eq!(quarantined, "dayport/quarantine/acme/2026-01-15/1-0/part-120003.ndjson.gz");
         assert_eq!(paths.run_of_quarantine(&quarantined), Some((day, 1)));
+        assert_eq!(paths.ids(day, 0, 2, 3, 4), format!("dayport/dedupe/{id}/2026-01-15/0-2/ids-30004"));
+        assert_eq!(paths.duplicates(day, 0, 2, 3), format!("dayport/dedupe/{id}/2026-01-15/0-2/duplicates-3.json"));
         assert_eq!(paths.run_of_quarantine("dayport/quarantine/acme2/2026-01-15/1-0/part-0.ndjson.gz"), None);
     }
 

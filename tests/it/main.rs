@@ -19,6 +19,8 @@ mod access;
 mod cases;
 /// The command line: what it prints, and how it ends.
 mod command;
+/// Each id once, whatever the run is like.
+mod dedupe;
 /// When a landed record is the staged one: the one definition.
 mod equality;
 /// Days that go wrong: broken reads, damage, limits, quarantine.
@@ -37,6 +39,8 @@ mod lab;
 mod landed;
 /// The rooms of the house: who may use whom.
 mod layers;
+/// Staged Parquet, as other people's writers make it.
+mod parquet;
 /// What was held back: listed and shown.
 mod quarantine;
 /// The README's commands, tables and examples are what the code says.

@@ -147,6 +147,8 @@ pub struct Row {
     pub place: Place,
     /// What `dedupe` knows it by.
     pub identity: Option<u128>,
+    /// Whether it was repaired.
+    pub is_repaired: bool,
 }
 
 /// All that became of a chunk.
@@ -531,6 +533,7 @@ impl Visit for Pass<'_> {
                     original_length: u32::try_from(original.len()).unwrap_or(u32::MAX),
                     place,
                     identity: route.identity,
+                    is_repaired: repaired,
                 };
                 if let Err(error) = self.add(route.table, tape, text, route.time, row, route.day) {
                     self.failure = Some(error);
