@@ -5,15 +5,21 @@
 //! decides: what it does not hold, by a conditional write of whoever holds its lease, has not happened.
 
 pub mod answer;
+#[cfg(test)]
+mod changes;
 pub mod clock;
 pub mod commit;
 pub mod compose;
+#[cfg(test)]
+mod deadlines;
 pub mod document;
 pub mod driver;
+pub mod due;
 pub mod export;
 pub mod head;
 pub mod journal;
 pub mod lanes;
+pub mod late;
 pub mod lease;
 #[cfg(test)]
 mod lifecycle;
@@ -26,5 +32,6 @@ mod races;
 pub mod registry;
 #[cfg(test)]
 mod testing;
+pub mod verify;
 #[cfg(test)]
 mod whole_days;

@@ -53,7 +53,7 @@ async fn list(arguments: &QuarantineListArguments, environment: &Environment, te
         found.extend(runs(services.state(), &Paths::new(&settings.state, destination), days).await?);
     }
     match arguments.output {
-        Output::Json => terminal.print(&json(&Listed { runs: found })?)?,
+        Output::Json => terminal.print(&json_line(&Listed { runs: found })?)?,
         Output::Text if found.is_empty() => terminal.say("nothing is in quarantine"),
         Output::Text => terminal.print(&found.iter().map(run_line).collect::<String>())?,
     }
@@ -107,11 +107,6 @@ async fn selected_run(services: &Services, selection: &QuarantineSelection) -> R
 fn is_selected(selection: &QuarantineSelection, record: &StoredRecord) -> bool {
     let has_reason = selection.reasons.is_empty() || selection.reasons.contains(&record.reason);
     has_reason && (selection.objects.is_empty() || selection.objects.contains(&record.object))
-}
-
-fn json(value: &impl Serialize) -> Result<String> {
-    let text = serde_json::to_string(value);
-    Ok(text.map_err(|error| Error::bug("the answer is no JSON, please report it").with_source(error))? + "\n")
 }
 
 fn run_name(run: &RunQuarantine) -> String {

@@ -31,6 +31,8 @@ mod function;
 mod generated;
 /// Days made to exhaust memory.
 mod hostile;
+/// Commands that look: verify, status, schema, ddl.
+mod inspect;
 /// JSON values with numbers as they were written: the tests' own reader.
 mod json;
 /// A local S3 with buckets, a configuration and clients, for all the others.
@@ -45,6 +47,8 @@ mod parquet;
 mod quarantine;
 /// The README's commands, tables and examples are what the code says.
 mod readme;
+/// Scheduled triggers: missed days, failed days, paused destinations.
+mod schedule;
 /// A public JSON conformance suite.
 mod suite;
 /// Every file in `events/` is the request that it must be.
