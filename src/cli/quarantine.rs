@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{
     Outcome, Output, QuarantineCommand, QuarantineListArguments, QuarantineSelection, QuarantineShowArguments, Terminal,
+    json_line,
 };
 use crate::config::Environment;
 use crate::domain::error::{Error, Result};

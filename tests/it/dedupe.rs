@@ -1,7 +1,6 @@
 //! `dedupe`: the first record of each id in key order, whatever the threads, shards, memory, invocations and second passes.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use dayport::domain::counts::Counts;
 use dayport::run::answer::{RunAnswer, RunOutcome};
@@ -52,9 +51,10 @@ async fn run_in_turns(world: &World, day: &str) -> (RunAnswer, u32) {
     let mut invocations = 0;
     loop {
         invocations += 1;
-        let asks = AtomicU32::new(0);
         // Time for one shard.
-        let millis_left = || Some(if asks.fetch_add(1, Ordering::Relaxed) == 0 { u64::MAX } else { 0 });
+        let finished = || world.state.objects().keys().filter(|key| key.contains("/shard-") || key.contains("/again-")).count();
+        let at_start = finished();
+        let millis_left = || Some(if finished() == at_start { 3_600_000 } else { 0 });
         let rim =
             Rim { now_millis: &|| world.now_millis, millis_left: &millis_left, on_progress: &|_| {}, panic_on_object: None };
         let stores = Stores { staging: &world.staging, state: &world.state, customer: &world.customer };

@@ -39,8 +39,10 @@ fn world(format: &str) -> World {
     World::new(&Configuration::new().with("destination.format", format))
 }
 
+type Columns<'a> = Vec<(&'a str, ArrayRef)>;
+
 /// The columns as one batch of an object.
-fn object(columns: Vec<(&str, ArrayRef)>) -> Vec<u8> {
+fn object(columns: Columns<'_>) -> Vec<u8> {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(4)).build();
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
@@ -112,7 +114,7 @@ async fn parquet_beside_json_is_routed_by_folder_and_field_and_a_rejects_place_i
         let answer = world.commit(DAY).await;
         assert_eq!((answer.counts.read, answer.counts.delivered, answer.counts.quarantined), (10, 8, 2));
         let lines: Vec<String> =
-            world.landed().files(DAY).into_iter().flat_map(|(_, files)| files).flat_map(|(_, body)| json_lines(&body)).collect();
+            world.landed().files(DAY).into_values().flatten().flat_map(|(_, body)| json_lines(&body)).collect();
         assert_eq!(
             lines,
             [
@@ -229,7 +231,7 @@ async fn no_row_of_another_organisation_reaches_a_destination_whatever_its_colum
     };
     let nulls: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>; rows]));
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![7; rows]));
-    let cases: Vec<(&str, Vec<(&str, ArrayRef)>, u64)> = vec![
+    let cases: [(&str, Columns<'_>, u64); 9] = [
         ("mixed", vec![("org", plain(&["acme", "other", "ACME", "acme ", ""]))], 1),
         ("absent", vec![("ORG", plain(&ours)), ("x", plain(&ours))], 0),
         ("null", vec![("org", nulls)], 0),

@@ -165,7 +165,7 @@ mod tests {
             None,
             "an endless number"
         );
-        assert_eq!(walked(&[0x1C; 100_000]).0, None, "structs without end");
+        assert_eq!(walked(&vec![0x1C; 100_000]).0, None, "structs without end");
         assert_eq!(walked(&[0x1B, 0]).0, None, "a map");
     }
 }

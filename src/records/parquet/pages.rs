@@ -217,7 +217,7 @@ fn check_lengths(file: &File, column: &ColumnChunkMetaData) -> Result<(), Fault>
     Ok(())
 }
 
-/// What follows a run of DELTA_BINARY_PACKED integers of which there are at most `most`; `None` if there are more, or it is none.
+/// What follows a run of `DELTA_BINARY_PACKED` integers of which there are at most `most`; `None` if there are more, or it is none.
 fn after_lengths(bytes: &[u8], most: u64) -> Option<&[u8]> {
     let mut rest = bytes;
     let (block, miniblocks) = (varint(&mut rest)?, varint(&mut rest)?);

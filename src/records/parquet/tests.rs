@@ -69,7 +69,7 @@ impl Lines for Vec<u8> {
 }
 
 fn batch() -> RecordBatch {
-    let texts: ArrayRef = Arc::new(StringArray::from_iter((0..40).map(|n| (n % 5 > 0).then(|| format!("text {n}")))));
+    let texts: ArrayRef = Arc::new((0..40).map(|n| (n % 5 > 0).then(|| format!("text {n}"))).collect::<StringArray>());
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..40));
     let element = Arc::new(Field::new_list_field(DataType::Int64, true));
     let lists: ArrayRef = Arc::new(ListArray::new(element, OffsetBuffer::from_lengths([1; 40]), Arc::clone(&numbers), None));

@@ -243,7 +243,7 @@ fn primitive<'a, T: ArrowPrimitiveType>(array: &'a ArrayRef, form: impl Fn(T::Na
     Box::new(move |row, text, _| text.push(form(values.value(row)).as_bytes()))
 }
 
-fn leaf<'a>(array: &'a ArrayRef, more: Leaf) -> Option<Write<'a>> {
+fn leaf(array: &ArrayRef, more: Leaf) -> Option<Write<'_>> {
     Some(match array.data_type() {
         DataType::Null => Box::new(|_, text: &mut Text, _: &mut Vec<u8>| text.push(b"null")),
         DataType::Boolean => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use bytes::Bytes;
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use super::book::SchemaBook;
 use super::chunk::{ChunkRows, ChunkRules, TableRows};
@@ -354,7 +354,7 @@ impl Gather {
 
 /// Takes the values of a row that does not land out of its chunk's counts.
 fn forget_rescued(counts: &mut BTreeMap<String, u64>, rescued: Option<&str>) {
-    let pointers = rescued.and_then(|text| serde_json::from_str::<BTreeMap<String, IgnoredAny>>(text).ok());
+    let pointers = rescued.and_then(|text| serde_json::from_str::<BTreeMap<String, &RawValue>>(text).ok());
     for pointer in pointers.unwrap_or_default().into_keys() {
         // Beyond the pointers that are told apart, all are counted as one.
         let counted = if counts.contains_key(&pointer) { pointer } else { String::new() };

@@ -408,7 +408,9 @@ mod tests {
         #[test]
         fn what_is_told_of_duplicates_is_what_was_noted(noted in prop::collection::vec(prop::bool::weighted(0.02), 0..3_000)) {
             let mut duplicates = Duplicates::default();
-            noted.iter().for_each(|is_duplicate| duplicates.push(*is_duplicate));
+            for is_duplicate in &noted {
+                duplicates.push(*is_duplicate);
+            }
             let mut known = KnownDuplicates::new(duplicates.into_bytes());
             for is_duplicate in noted {
                 prop_assert_eq!(known.take(), is_duplicate);
