@@ -64,24 +64,6 @@ impl Read for Halting {
 /// A customer's bucket that takes its time to say which upload it has begun.
 struct SlowToAnswer<'a>(&'a MemoryBucket, Duration);
 
-impl List for SlowToAnswer<'_> {
-    async fn list_page(&self, prefix: &str, after: Option<&str>) -> Result<(Vec<ObjectInfo>, bool)> {
-        self.0.list_page(prefix, after).await
-    }
-}
-
-impl Read for SlowToAnswer<'_> {
-    type Body = <MemoryBucket as Read>::Body;
-
-    async fn read_from(&self, key: &str, offset: u64, etag: &str) -> Result<Self::Body> {
-        self.0.read_from(key, offset, etag).await
-    }
-
-    async fn read_small(&self, key: &str) -> Result<Option<(Bytes, String)>> {
-        self.0.read_small(key).await
-    }
-}
-
 impl Multipart for SlowToAnswer<'_> {
     async fn create(&self, key: &str, content_type: &str) -> Result<String> {
         let id = self.0.create(key, content_type).await?;
