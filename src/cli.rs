@@ -166,6 +166,9 @@ pub enum QuarantineCommand {
     List(QuarantineListArguments),
     /// Print the quarantined records of a run: where each was staged, why it was held back, and its bytes
     Show(QuarantineShowArguments),
+    /// Stage quarantined records of a committed run once more, corrected or under changed settings, for their destination alone
+    #[command(after_help = "To correct records: print them with `show --output json`, change `text`, and name the file with `--file`. The same\nrecord is staged once, however often it is replayed; a day that is still open delivers it.")]
+    Replay(QuarantineReplayArguments),
 }
 
 /// `dayport quarantine list`.
@@ -224,6 +227,26 @@ pub struct QuarantineShowArguments {
     #[arg(long, value_name = "FILE")]
     pub config: Option<String>,
     /// How to print the records; `json` is one a line, as they are kept
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// `dayport quarantine replay`.
+#[derive(Args, Debug)]
+pub struct QuarantineReplayArguments {
+    /// Which records
+    #[command(flatten)]
+    pub selection: QuarantineSelection,
+    /// Corrected records, in the form of `show --output json` [default: the records as they are kept]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reasons", "objects"])]
+    pub file: Option<PathBuf>,
+    /// The day whose run delivers them [default: the one that the next schedule lands, or today]
+    #[arg(long, value_name = "DAY")]
+    pub into: Option<Day>,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+    /// How to print the answer
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }
@@ -329,6 +352,7 @@ mod tests {
             ("dayport policy acme --output yaml", ErrorKind::InvalidValue),
             ("dayport quarantine", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
             ("dayport quarantine show acme", ErrorKind::MissingRequiredArgument),
+            ("dayport quarantine replay acme --date 2026-01-15 --file f --reason late", ErrorKind::ArgumentConflict),
             ("dayport quarantine show acme --date 2026-01-15 --reason not_jsn", ErrorKind::InvalidValue),
             ("dayport quarantine list --date 2026-01-15 --from 2026-01-14", ErrorKind::ArgumentConflict),
             ("dayport verify acme", ErrorKind::MissingRequiredArgument),

@@ -7,15 +7,19 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::{
-    Outcome, Output, QuarantineCommand, QuarantineListArguments, QuarantineSelection, QuarantineShowArguments, Terminal,
-    json_line,
+    Outcome, Output, QuarantineCommand, QuarantineListArguments, QuarantineReplayArguments, QuarantineSelection,
+    QuarantineShowArguments, Terminal, json_line,
 };
 use crate::config::Environment;
 use crate::domain::error::{Error, Result};
 use crate::domain::settings::Destination;
-use crate::handler::{Services, named};
+use crate::domain::run::Day;
+use crate::handler::{Services, named, now_millis};
+use crate::run::document;
+use crate::run::head::Head;
 use crate::run::journal::Phase;
 use crate::run::paths::Paths;
+use crate::run::quarantine::replay::{Replay, Replayed};
 use crate::run::quarantine::stored::{RunQuarantine, StoredRecord, read_parts, runs};
 use crate::store::s3::{Clients, Retries};
 
@@ -28,6 +32,7 @@ pub(super) async fn perform(command: &QuarantineCommand, environment: &Environme
     match command {
         QuarantineCommand::List(arguments) => list(arguments, environment, terminal).await,
         QuarantineCommand::Show(arguments) => show(arguments, environment, terminal).await,
+        QuarantineCommand::Replay(arguments) => replay(arguments, environment, terminal).await,
     }
 }
 
@@ -87,6 +92,57 @@ async fn show(arguments: &QuarantineShowArguments, environment: &Environment, te
         terminal.say(&format!("{shown} of the {} quarantined records of {}{more}", run.quarantined, run_name(&run)));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn replay(arguments: &QuarantineReplayArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
+    let services = services(arguments.config.as_deref(), environment).await?;
+    let settings = services.settings();
+    let run = selected_run(&services, &arguments.selection).await?;
+    let destination = named(&arguments.selection.destination, &settings.destinations)?;
+    let into = match arguments.into {
+        Some(day) => day,
+        None => open_day(&services, destination).await?,
+    };
+    let replay = Replay { state: services.state(), settings, destination, run: &run, into };
+    let replayed = match &arguments.file {
+        None => replay.selected(&|record| is_selected(&arguments.selection, record)).await?,
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Error::vendor(format!("`{}` could not be read, name the file with the corrected records", path.display()))
+                    .with_source(error)
+            })?;
+            replay.corrected(&text).await?
+        }
+    };
+    match arguments.output {
+        Output::Json => terminal.print(&json_line(&replayed)?)?,
+        Output::Text => terminal.print(&replayed_text(&replayed, into))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The day that a schedule would land next, if it is open still; else today.
+async fn open_day(services: &Services, destination: &Destination) -> Result<Day> {
+    let settings = services.settings();
+    let today = Day::from_epoch_micros(now_millis().saturating_mul(1000))
+        .ok_or_else(|| Error::vendor("the clock says no day of a calendar, name one with `--into`"))?;
+    let lag = i64::from(destination.lag_days.unwrap_or(settings.run.lag_days));
+    let next = today.plus_days(-lag);
+    let head: Option<Head> = document::read(services.state(), &Paths::new(&settings.state, destination).head()).await?;
+    let is_committed = |day: Day| head.as_ref().is_some_and(|head| head.commits.contains_key(&day));
+    Ok(if is_committed(next) { today } else { next })
+}
+
+fn replayed_text(replayed: &Replayed, into: Day) -> String {
+    let Replayed { destination, staged, already, partial, .. } = replayed;
+    let mut text = format!("{staged} records are staged for {destination} {into}, its run delivers them\n");
+    if *already > 0 {
+        let _ = writeln!(text, "{already} were staged before");
+    }
+    if *partial > 0 {
+        let _ = writeln!(text, "{partial} are kept in part only (`too_large`), stage them yourself");
+    }
+    text
 }
 
 /// The run that is meant: the one that is named, or the day's latest.

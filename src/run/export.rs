@@ -35,7 +35,7 @@ use self::sink::{Recorder, SinkRules, ToSink, UploadedFile};
 use self::unpack::Unpacker;
 use super::document;
 use super::journal::{FinishedFile, ObjectCounts, Pass, ShardDone, TableFacts};
-use super::plan::{Plan, Shard, folder_of};
+use super::plan::{Plan, Shard, table_folder};
 use super::quarantine::put_part;
 use crate::domain::counts::Counts;
 use crate::domain::error::{Error, Result};
@@ -189,9 +189,8 @@ impl Export<'_> {
 
     /// The configured table of the folder that a staged key lies in, if that decides.
     fn folder_table(&self, key: &str) -> Option<&str> {
-        let folder = folder_of(&self.prefix, key)?;
-        let (name, table) = self.settings.tables.get_key_value(folder)?;
-        table.sync.map(|_| name.as_str())
+        let name = table_folder(self.settings, self.destination, &self.prefix, key)?;
+        self.settings.tables.get(name)?.sync.map(|_| name)
     }
 
     /// How the objects of a shard are read in a pass.

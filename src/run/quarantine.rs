@@ -1,5 +1,6 @@
 //! Records that could not be delivered: kept byte for byte, with where they were and why.
 
+pub mod replay;
 pub mod stored;
 
 use std::collections::BTreeMap;
