@@ -167,7 +167,9 @@ pub enum QuarantineCommand {
     /// Print the quarantined records of a run: where each was staged, why it was held back, and its bytes
     Show(QuarantineShowArguments),
     /// Stage quarantined records of a committed run once more, corrected or under changed settings, for their destination alone
-    #[command(after_help = "To correct records: print them with `show --output json`, change `text`, and name the file with `--file`. The same\nrecord is staged once, however often it is replayed; a day that is still open delivers it.")]
+    #[command(
+        after_help = "To correct records: print them with `show --output json`, change `text`, and name the file with `--file`. The same\nrecord is staged once, however often it is replayed; a day that is still open delivers it."
+    )]
     Replay(QuarantineReplayArguments),
 }
 

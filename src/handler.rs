@@ -5,6 +5,7 @@ mod answer;
 mod function;
 mod inspect;
 mod invocation;
+mod messages;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tokio::sync::Mutex;
 use tracing::Instrument as _;
 
 use crate::access::check::{self, Report};
@@ -25,9 +27,11 @@ use crate::report::progress::state_name;
 use crate::run::answer::{RunAnswer, RunOutcome};
 use crate::run::driver::{Asked, Rim, Stores, run_day};
 use crate::run::due::{Due, due_days};
-use crate::run::lanes::{LANES, bounded};
+use crate::spool::staged::SpooledStaging;
+use crate::store::lanes::{LANES, bounded};
 use crate::store::ports::Read;
 use crate::store::s3::{Address, Clients, RequestOptions, S3Bucket, Side};
+use crate::store::sqs::SqsQueue;
 use crate::trigger::Request;
 use aws_credential_types::provider::SharedCredentialsProvider;
 
@@ -47,6 +51,9 @@ pub struct Services {
     customers: BTreeMap<String, S3Bucket>,
     signers: BTreeMap<String, SharedCredentialsProvider>,
     clients: Clients,
+    queue: Option<SqsQueue>,
+    /// The invocation that has drained the queue last.
+    drained: Mutex<Option<String>>,
     now_millis: Box<dyn Fn() -> i64 + Send + Sync>,
     panic_on_object: Option<String>,
 }
@@ -69,6 +76,8 @@ impl Services {
             customers: settings.destinations.iter().map(customer).collect(),
             signers,
             clients: clients.clone(),
+            queue: settings.staging.queue.as_ref().map(|queue| clients.queue(&queue.url)),
+            drained: Mutex::default(),
             settings,
             now_millis: Box::new(now_millis),
             panic_on_object: panic_on_object(environment),
@@ -118,7 +127,9 @@ impl Services {
             on_progress: &|progress| watcher.progress(progress),
             panic_on_object: self.panic_on_object.clone(),
         };
-        let stores = Stores { staging: &self.staging, state: &self.state, customer };
+        let before = messages::DrainOnce { services: self, invocation };
+        let staging = SpooledStaging::new(&self.settings, turn.destination, &self.staging, &self.state, before);
+        let stores = Stores { staging: &staging, state: &self.state, customer };
         let configuration = config::digest_of(turn.destination, &self.settings);
         let asked = Asked { day: turn.day, force, configuration: &configuration };
         // On the heap: a run's future is large, and so deep a type that the compiler gives up on what holds it.
@@ -195,6 +206,10 @@ pub async fn handle(
     watcher: &dyn Watcher,
 ) -> Result<Answer, Failure> {
     let settings = services.settings();
+    if let Request::Messages { queue, messages } = request {
+        // No run is begun, so no lease has to fit into the timeout.
+        return Ok(Box::pin(services.take_in(queue, messages)).await?);
+    }
     if let Some(limit) = invocation.limit() {
         // Lambda's timeouts are whole seconds; the deadline was made a moment ago.
         config::check_timeout(settings, Duration::from_secs(limit.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)))?;
@@ -229,7 +244,7 @@ fn turns<'s>(settings: &'s Settings, request: &Request) -> Result<Vec<Turn<'s>>>
     let names: &[String] = match request {
         Request::Scheduled { destination, .. } => destination.as_slice(),
         Request::Days { destinations, .. } => destinations,
-        Request::Check { .. } => return Ok(Vec::new()),
+        Request::Check { .. } | Request::Messages { .. } => return Ok(Vec::new()),
     };
     for name in names {
         named(name, &settings.destinations)?;

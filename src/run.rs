@@ -18,7 +18,6 @@ pub mod due;
 pub mod export;
 pub mod head;
 pub mod journal;
-pub mod lanes;
 pub mod late;
 pub mod lease;
 #[cfg(test)]

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::config::Environment;
 use crate::domain::error::{Error, Result};
-use crate::domain::settings::Destination;
 use crate::domain::run::Day;
+use crate::domain::settings::Destination;
 use crate::handler::{Services, named, now_millis};
 use crate::run::document;
 use crate::run::head::Head;

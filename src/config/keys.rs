@@ -84,8 +84,6 @@ pub(super) struct NotYet {
 
 /// The keys that are refused for now. Whoever builds the feature deletes the entry; the key itself is read already.
 pub(super) const NOT_YET: &[NotYet] = &[
-    NotYet { section: Section::Staging, name: "sqs_queue_url", unless_false: false },
-    NotYet { section: Section::Staging, name: "sqs_mode", unless_false: false },
     NotYet { section: Section::Run, name: "work_queue_url", unless_false: false },
     NotYet { section: Section::Destination, name: "sweep", unless_false: true },
 ];
@@ -147,7 +145,7 @@ pub(super) const KEYS: &[Key] = &[
     key(Staging, "table_field", "text", Optional, "the top-level key that may name a configured table, for records outside such a table's folder"),
     key(Staging, "organization_field", "text", Optional, "the top-level key that names a record's organisation, where several share a prefix"),
     key(Staging, "require_marker", "text", Optional, "the name of an object below the day's prefix that must be there before the day is read, such as `_SUCCESS`"),
-    key(Staging, "sqs_queue_url", "URL", Optional, "a queue of records and notifications that is taken into staging"),
+    key(Staging, "sqs_queue_url", "URL", Optional, "a standard queue of records and of S3 notifications, which is taken into staging; a notified object has to lie under `s3_prefix`, which then needs no day"),
     key(Staging, "sqs_mode", "`drain` or `trigger`", Toml(r#""drain""#), "whether a scheduled run drains the queue, or the queue triggers a second function"),
     key(Staging, "on_damaged_object", "`fail` or `skip`", Toml(r#""fail""#), "whether a damaged object fails the run or is left out whole, and said so"),
     key(Staging, "allow_empty_day", "boolean", Toml("false"), "whether a day without any staged object is fine; else the run fails, and may be tried again"),

@@ -7,7 +7,7 @@ use crate::domain::error::Kind;
 use crate::domain::layout::{Layout, Prefix};
 use crate::domain::schema::{Declared, DeclaredType};
 use crate::domain::settings::{
-    Checksum, Credentials, Encryption, NewColumns, OnDamagedObject, PartitionBy, ScratchBudget, Table,
+    Checksum, Credentials, Encryption, NewColumns, OnDamagedObject, PartitionBy, QueueMode, ScratchBudget, StagingQueue, Table,
 };
 use crate::domain::table::SyncMode;
 
@@ -605,18 +605,49 @@ fn values_of_a_destination_that_can_not_be_used_are_refused() {
 }
 
 #[test]
+fn a_staging_queue_is_read_one_way_and_lets_the_prefix_be_without_a_day() {
+    let url = "https://sqs.eu-central-1.amazonaws.com/123456789012/q";
+    let queue = format!("sqs_queue_url = \"{url}\"\n");
+    let of = |more: &str| ready(&in_staging(&format!("{queue}{more}"))).staging;
+    let drained = of("");
+    assert_eq!(drained.queue, Some(StagingQueue { url: url.to_owned(), mode: QueueMode::Drain }));
+    assert!(drained.names_day() && of("s3_prefix = \"{year}/{month}/{day}/\"").names_day());
+    assert_eq!(of("sqs_mode = \"trigger\"").queue.unwrap().mode, QueueMode::Trigger);
+    assert!(!of("s3_prefix = \"staged/\"").names_day());
+    assert_eq!(ready(MINIMAL).staging.queue, None);
+    check_single_mistakes([
+        (
+            in_staging("sqs_mode = \"drain\""),
+            "3: `sqs_mode` in `[staging]` says how a queue is read, and there is none, add `sqs_queue_url` or leave it out",
+        ),
+        (
+            in_staging(&format!("{queue}s3_prefix = \"\"")),
+            "4: `s3_prefix` in `[staging]` is empty: the queue could have every object of the bucket read, name the folder that is staged in",
+        ),
+        (
+            in_staging(&format!("{queue}s3_prefix = \"staged/\"\nrequire_marker = \"_SUCCESS\"")),
+            "5: `require_marker` in `[staging]` needs the day in `s3_prefix`, put `{date}` into it or leave one of the two out",
+        ),
+        (
+            in_staging("sqs_queue_url = \"https://sqs.eu-central-1.amazonaws.com/123456789012/q.fifo\""),
+            "3: `sqs_queue_url` in `[staging]` is `https://sqs.eu-central-1.amazonaws.com/123456789012/q.fifo`, write a standard queue's URL such as `\"https://sqs.eu-central-1.amazonaws.com/123456789012/name\"`",
+        ),
+        (
+            in_staging(&format!("{queue}sqs_mode = \"both\"")),
+            "4: `sqs_mode` in `[staging]` is `both`, write `\"drain\"` or `\"trigger\"`",
+        ),
+    ]);
+}
+
+#[test]
 fn features_that_are_to_come_are_refused_and_not_ignored() {
     let queue = "\"https://sqs.eu-central-1.amazonaws.com/123456789012/q\"";
     for (text, expected) in [
-        (in_staging(&format!("sqs_queue_url = {queue}")), "3: `sqs_queue_url` in `[staging]` is not yet supported, leave it out"),
-        (in_staging("sqs_mode = \"trigger\""), "3: `sqs_mode` in `[staging]` is not yet supported, leave it out"),
         (in_run(&format!("work_queue_url = {queue}")), "11: `work_queue_url` in `[run]` is not yet supported, leave it out"),
         (in_destination("sweep = true"), "10: `sweep` in `[[destination]]` `acme` is not yet supported, leave it out"),
     ] {
         assert_eq!(mistakes(&text), [expected]);
     }
-    let queued = in_staging(&format!("s3_prefix = \"staged/\"\nsqs_queue_url = {queue}"));
-    assert_eq!(mistakes(&queued).len(), 1, "with a queue the prefix needs no day");
     ready(&in_destination("verify = false\nsweep = false"));
 }
 

@@ -22,10 +22,10 @@ use serde::de::DeserializeOwned;
 
 use super::document::{self, FORM};
 use super::head::{CommitRef, DayCommit, OpenRun};
-use super::lanes::{LANES, bounded};
 use super::paths::Paths;
 use crate::domain::error::{Error, Kind, Result};
 use crate::domain::run::{Day, RunId};
+use crate::store::lanes::{LANES, bounded};
 use crate::store::ports::{Condition, List, Multipart, ObjectInfo, Put, Read, Write};
 
 mod types;

@@ -31,7 +31,7 @@ pub struct QuarantineLine<'a> {
     pub etag: &'a str,
     /// The line in the unpacked object, from 1; of staged Parquet the row, from 1.
     pub line: u64,
-    /// The byte in the unpacked object at which the record begins, from 0.
+    /// The byte in the unpacked object at which the record begins, from 0; of staged Parquet in its rows as lines of JSON.
     pub offset: u64,
     /// Why: one of a closed set of names.
     pub reason: &'a str,

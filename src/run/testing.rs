@@ -69,6 +69,7 @@ pub(crate) fn settings() -> Settings {
             on_damaged_object: OnDamagedObject::Fail,
             allow_empty_day: false,
             require_marker: None,
+            queue: None,
             max_record_bytes: 16 << 20,
             max_object_bytes: 64 << 30,
             max_ratio: 1000,

@@ -45,14 +45,16 @@ mod landed;
 mod layers;
 /// Staged Parquet, as other people's writers make it.
 mod parquet;
-/// What was held back: listed and shown.
-mod quarantine;
 /// A proxy that loses, delays, refuses, cuts and damages what passes through it.
 mod proxy;
+/// What was held back: listed, shown, replayed.
+mod quarantine;
 /// The README's commands, tables and examples are what the code says.
 mod readme;
 /// Scheduled triggers: missed days, failed days, paused destinations.
 mod schedule;
+/// A staging queue: messages handed over, late ones, whose they are.
+mod spool;
 /// Invocations that stall, wake, and meet others of the same run.
 mod stalls;
 /// Days whose every request may be lost, refused, cut or damaged on its way.

@@ -106,14 +106,19 @@ impl<S: List + Read + Write + Sync> Replay<'_, S> {
         let mut records = Vec::new();
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             let wrong = |what: &str| {
-                Error::vendor(format!("line {number} of the file {what}, write what `dayport quarantine show --output json` prints and change `text` alone"))
+                Error::vendor(format!(
+                    "line {number} of the file {what}, write what `dayport quarantine show --output json` prints and change `text` alone"
+                ))
             };
             let record = StoredRecord::parse(line).map_err(|error| wrong("can't be read").with_source(error))?;
             if record.bytes().is_none() {
                 return Err(wrong("has neither `text` nor `base64`, or both"));
             }
             if !of_run.contains(&Origin::of(&record)) {
-                return Err(wrong(&format!("is no quarantined record of {} {} run {}", self.run.destination, self.run.date, self.run.run)));
+                return Err(wrong(&format!(
+                    "is no quarantined record of {} {} run {}",
+                    self.run.destination, self.run.date, self.run.run
+                )));
             }
             batches.take(self, &record, &mut records);
         }
@@ -135,14 +140,14 @@ impl<S: List + Read + Write + Sync> Replay<'_, S> {
         let mut known = BTreeSet::new();
         for key in &keys {
             let Some((path, name)) = key.rsplit_once('/') else { continue };
-            let object = name.strip_prefix('_').and_then(|name| name.strip_suffix(".json")).map(|name| format!("{path}/{name}.ndjson"));
+            let object =
+                name.strip_prefix('_').and_then(|name| name.strip_suffix(".json")).map(|name| format!("{path}/{name}.ndjson"));
             if object.is_some_and(|object| keys.contains(&object)) {
                 let ledger: Ledger = document::read_present(self.state, key).await?;
                 known.extend(ledger.origins);
             }
         }
-        let replayed =
-            Replayed { destination: self.destination.name.clone(), into: Some(self.into), ..Replayed::default() };
+        let replayed = Replayed { destination: self.destination.name.clone(), into: Some(self.into), ..Replayed::default() };
         Ok(Batches { known, replayed })
     }
 
