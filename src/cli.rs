@@ -3,6 +3,7 @@
 mod check;
 mod local;
 mod policy;
+mod quarantine;
 mod run;
 mod sample;
 mod signals;
@@ -12,12 +13,14 @@ mod verify;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
 use crate::config::Environment;
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
+use crate::records::route::Reason;
 
 pub use self::terminal::Terminal;
 
@@ -39,6 +42,9 @@ pub enum Command {
     Check(CheckArguments),
     /// Print what the customer has to allow: the policy of their bucket, key or role
     Policy(PolicyArguments),
+    /// List and show the records that could not be delivered
+    #[command(subcommand)]
+    Quarantine(QuarantineCommand),
     /// Read again what landed of a day, and compare it with the manifest: existence, size, checksum, rows, columns
     #[command(after_help = "Example: dayport verify acme --date 2026-01-15")]
     Verify(VerifyArguments),
@@ -153,6 +159,100 @@ pub enum Output {
     Json,
 }
 
+/// `dayport quarantine`.
+#[derive(Debug, Subcommand)]
+pub enum QuarantineCommand {
+    /// List the runs that have records in quarantine, with how many and why
+    List(QuarantineListArguments),
+    /// Print the quarantined records of a run: where each was staged, why it was held back, and its bytes
+    Show(QuarantineShowArguments),
+    /// Stage quarantined records of a committed run once more, corrected or under changed settings, for their destination alone
+    #[command(
+        after_help = "To correct records: print them with `show --output json`, change `text`, and name the file with `--file`. The same\nrecord is staged once, however often it is replayed; a day that is still open delivers it."
+    )]
+    Replay(QuarantineReplayArguments),
+}
+
+/// `dayport quarantine list`.
+#[derive(Args, Debug)]
+pub struct QuarantineListArguments {
+    /// The destination [default: all of them]
+    #[arg(value_name = "NAME")]
+    pub destination: Option<String>,
+    /// Only this day
+    #[arg(long, value_name = "DAY", conflicts_with_all = ["from", "to"])]
+    pub date: Option<Day>,
+    /// The first day to list
+    #[arg(long, value_name = "DAY")]
+    pub from: Option<Day>,
+    /// The last day to list
+    #[arg(long, value_name = "DAY")]
+    pub to: Option<Day>,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// Which quarantined records are meant.
+#[derive(Args, Debug)]
+pub struct QuarantineSelection {
+    /// The destination
+    #[arg(value_name = "NAME")]
+    pub destination: String,
+    /// The day that the records were staged for
+    #[arg(long, value_name = "DAY")]
+    pub date: Day,
+    /// The run of the day: 0 is the first, each re-run counts one more [default: the latest]
+    #[arg(long, value_name = "N")]
+    pub run: Option<u32>,
+    /// Only records that were held back for this reason; may be given several times
+    #[arg(long = "reason", value_name = "REASON", value_parser = PossibleValuesParser::new(Reason::ALL.map(Reason::name)))]
+    pub reasons: Vec<String>,
+    /// Only records of the staged object with this key; may be given several times
+    #[arg(long = "object", value_name = "KEY")]
+    pub objects: Vec<String>,
+}
+
+/// `dayport quarantine show`.
+#[derive(Args, Debug)]
+pub struct QuarantineShowArguments {
+    /// Which records
+    #[command(flatten)]
+    pub selection: QuarantineSelection,
+    /// So many records at most [default: 20; with `--output json` all]
+    #[arg(long, value_name = "N")]
+    pub limit: Option<u64>,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+    /// How to print the records; `json` is one a line, as they are kept
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// `dayport quarantine replay`.
+#[derive(Args, Debug)]
+pub struct QuarantineReplayArguments {
+    /// Which records
+    #[command(flatten)]
+    pub selection: QuarantineSelection,
+    /// Corrected records, in the form of `show --output json` [default: the records as they are kept]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reasons", "objects"])]
+    pub file: Option<PathBuf>,
+    /// The day whose run delivers them [default: the one that the next schedule lands, or today]
+    #[arg(long, value_name = "DAY")]
+    pub into: Option<Day>,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
 /// `dayport local`.
 #[derive(Args, Debug)]
 pub struct LocalArguments {
@@ -194,6 +294,7 @@ pub async fn perform(arguments: Arguments, environment: &Environment, terminal: 
         Command::Run(arguments) => run::run(&arguments, environment, terminal).await,
         Command::Check(arguments) => check::check(&arguments, environment, terminal).await,
         Command::Policy(arguments) => policy::print(&arguments, environment, terminal).await,
+        Command::Quarantine(command) => quarantine::perform(&command, environment, terminal).await,
         Command::Verify(arguments) => verify::verify(&arguments, environment, terminal).await,
         Command::Local(arguments) => local::serve(arguments, environment, terminal).await,
         Command::Sample(arguments) => sample::stage(&arguments, terminal).await,
@@ -251,6 +352,11 @@ mod tests {
             ("dayport check", ErrorKind::MissingRequiredArgument),
             ("dayport policy acme --kms --trust", ErrorKind::ArgumentConflict),
             ("dayport policy acme --output yaml", ErrorKind::InvalidValue),
+            ("dayport quarantine", ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+            ("dayport quarantine show acme", ErrorKind::MissingRequiredArgument),
+            ("dayport quarantine replay acme --date 2026-01-15 --file f --reason late", ErrorKind::ArgumentConflict),
+            ("dayport quarantine show acme --date 2026-01-15 --reason not_jsn", ErrorKind::InvalidValue),
+            ("dayport quarantine list --date 2026-01-15 --from 2026-01-14", ErrorKind::ArgumentConflict),
             ("dayport verify acme", ErrorKind::MissingRequiredArgument),
         ] {
             assert_eq!(parsed(line).err(), Some(expected), "{line}");

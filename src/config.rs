@@ -41,9 +41,18 @@ pub fn parse(text: &str, environment: &Environment) -> Result<Settings> {
     }
     // What the parser made up to go on after a syntax error would only give mistakes that nobody made.
     report.finish()?;
-    let settings = sections::read(&report, document.get_ref(), environment);
+    let mut settings = sections::read(&report, document.get_ref(), environment);
     report.finish()?;
+    settings.run.dedupe_memory = dedupe_memory(&settings);
     Ok(settings)
+}
+
+/// The least that the ids of a `dedupe` get: 1.5 million before any go to scratch.
+const DEDUPE_LEAST: u64 = 64 * MIB;
+
+/// What the ids of a `dedupe` may take: their least, and half of what the budget leaves beside all else.
+fn dedupe_memory(settings: &Settings) -> u64 {
+    DEDUPE_LEAST.saturating_add(settings.run.memory_budget.saturating_sub(minimum_memory(settings)) / 2)
 }
 
 /// The least `run.memory_budget` that holds what a run can't do without, in bytes; an estimate on the safe side:
@@ -52,7 +61,8 @@ pub fn parse(text: &str, environment: &Environment) -> Result<Settings> {
 /// - a quarter of `parquet.row_group_size`, where a destination wants Parquet: open row groups are kept encoded;
 /// - four times `staging.max_record_bytes`: the longest record in the read buffer, in its chunk, as columns and encoded;
 /// - four times `run.part_size`: two parts on their way, one that fills, one that is being spilled;
-/// - 8 MiB a thread: two chunks of lines (2 MiB each), the columns of one, and the builders of the tables that it meets.
+/// - 8 MiB a thread: two chunks of lines (2 MiB each), the columns of one, and the builders of the tables that it meets;
+/// - 64 MiB for ids, where a destination has `dedupe`.
 #[must_use]
 pub fn minimum_memory(settings: &Settings) -> u64 {
     let wants_parquet = settings.destinations.iter().any(|destination| destination.format == Format::Parquet);
@@ -60,7 +70,8 @@ pub fn minimum_memory(settings: &Settings) -> u64 {
     let records = settings.staging.max_record_bytes.saturating_mul(4);
     let parts = settings.run.part_size.saturating_mul(4);
     let threads = (settings.run.threads as u64).saturating_mul(8 * MIB);
-    (64 * MIB).saturating_add(row_groups).saturating_add(records).saturating_add(parts).saturating_add(threads)
+    let ids = if settings.destinations.iter().any(|destination| destination.dedupe.is_some()) { DEDUPE_LEAST } else { 0 };
+    [row_groups, records, parts, threads, ids].into_iter().fold(64 * MIB, u64::saturating_add)
 }
 
 /// Refuses a function timeout under twice `state.lease` plus `run.deadline_margin`: an invocation that waits for a dead holder's

@@ -4,6 +4,7 @@ pub mod counts;
 pub mod error;
 pub mod format;
 pub mod layout;
+pub mod replay;
 pub mod run;
 pub mod schema;
 pub mod settings;

@@ -111,6 +111,12 @@ impl Services {
         &self.settings
     }
 
+    /// The bucket of the state.
+    #[must_use]
+    pub fn state(&self) -> &S3Bucket {
+        &self.state
+    }
+
     async fn run(&self, turn: &Turn<'_>, force: Option<&str>, invocation: &Invocation, watcher: &dyn Watcher) -> RunAnswer {
         let Some(customer) = self.customers.get(&turn.destination.name) else {
             return RunAnswer::failed(&turn.run(), &Error::bug("the destination has no client, please report it"));

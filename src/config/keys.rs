@@ -85,7 +85,6 @@ pub(super) struct NotYet {
 /// The keys that are refused for now. Whoever builds the feature deletes the entry; the key itself is read already.
 pub(super) const NOT_YET: &[NotYet] = &[
     NotYet { section: Section::Run, name: "work_queue_url", unless_false: false },
-    NotYet { section: Section::Destination, name: "dedupe", unless_false: false },
     NotYet { section: Section::Destination, name: "sweep", unless_false: true },
 ];
 
@@ -199,7 +198,7 @@ pub(super) const KEYS: &[Key] = &[
     key(Destination, "target_file_size", "size", Computed("256MiB for Parquet, 64MiB for JSON"), "bytes of the finished object at which a table's next file begins"),
     key(Destination, "snapshot_file_size", "size", Toml(r#""4GiB""#), "the same for snapshot tables: one file up to this size, so that the swap is one object"),
     key(Destination, "allow_empty_snapshot", "boolean", Toml("false"), "whether a staged snapshot without rows replaces the one that stands"),
-    key(Destination, "dedupe", "text", Optional, "the top-level key, such as `event_id`, of which each value is delivered once a run"),
+    key(Destination, "dedupe", "text", Optional, "the top-level key, such as `event_id`, of which each value is delivered once a run: the first record in key order stays, the others are counted; a record without it, or whose value is null, empty or no scalar, is always delivered"),
     key(Destination, "organization", "text", Optional, "only records of this organisation; fills `{organization}`"),
     key(Destination, "enabled", "boolean", Toml("true"), "`false` pauses the destination"),
     key(Destination, "start_date", "day", Optional, "the first day that scheduled triggers catch up from"),

@@ -189,9 +189,12 @@ fn run(fields: &Fields<'_>, environment: &Environment) -> (Run, Origin) {
         catch_up_days: fields.ready("catch_up_days", days),
         late_check_days: fields.ready("late_check_days", days),
         shard_size: fields.ready("shard_size", |value| values::size(value, 1, MOST_BYTES)),
-        threads: fields.get("threads", |value| values::whole(value, 1, 256)).unwrap_or(environment.threads.clamp(1, MOST_THREADS)),
+        threads: fields
+            .get("threads", |value| values::whole(value, 1, 256))
+            .unwrap_or(environment.threads.clamp(1, MOST_THREADS)),
         memory_budget: fields.get("memory_budget", |value| values::size(value, 1, MOST_BYTES)).unwrap_or(default_memory),
         chunk_bytes: CHUNK_BYTES,
+        dedupe_memory: 0,
         part_size: fields.ready("part_size", |value| values::size(value, 5 * MIB, 5120 * MIB)),
         scratch_dir: fields
             .get("scratch_dir", |value| {

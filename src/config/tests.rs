@@ -644,7 +644,6 @@ fn features_that_are_to_come_are_refused_and_not_ignored() {
     let queue = "\"https://sqs.eu-central-1.amazonaws.com/123456789012/q\"";
     for (text, expected) in [
         (in_run(&format!("work_queue_url = {queue}")), "11: `work_queue_url` in `[run]` is not yet supported, leave it out"),
-        (in_destination("dedupe = \"event_id\""), "10: `dedupe` in `[[destination]]` `acme` is not yet supported, leave it out"),
         (in_destination("sweep = true"), "10: `sweep` in `[[destination]]` `acme` is not yet supported, leave it out"),
     ] {
         assert_eq!(mistakes(&text), [expected]);
@@ -868,6 +867,7 @@ fn the_least_memory_follows_the_limits() {
     assert_eq!(least(MINIMAL), 64 + 256 / 4 + 4 * 16 + 4 * 16 + 8);
     assert_eq!(least(&in_destination("format = \"json\"")), 64 + 4 * 16 + 4 * 16 + 8, "no row groups in JSON");
     assert_eq!(least(&in_run("threads = 9\npart_size = \"5MiB\"")), 64 + 256 / 4 + 4 * 16 + 4 * 5 + 8 * 9);
+    assert_eq!(least(&in_destination("dedupe = \"event_id\"")), least(MINIMAL) + 64, "ids");
     let many_threads = Environment { threads: 1000, ..Environment::default() };
     assert_eq!(parse(MINIMAL, &many_threads).unwrap().run.threads, 64, "the defaults hold on the largest machine");
 }

@@ -157,6 +157,8 @@ pub struct Run {
     /// Unpacked bytes that a worker takes at a time. No key sets it: it is always [`CHUNK_BYTES`], but where a test proves that nothing which
     /// lands depends on it.
     pub chunk_bytes: usize,
+    /// Bytes that the ids of a `dedupe` may take in memory before they go to scratch. No key sets it: it is what `memory_budget` leaves.
+    pub dedupe_memory: u64,
     /// Bytes of one part of a multipart upload.
     pub part_size: u64,
     /// Where encoded bytes wait when they don't fit in memory.

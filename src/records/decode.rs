@@ -76,6 +76,8 @@ pub enum Damage {
     TooManyWrappings,
     /// Parquet inside gzip or zstd.
     PackedParquet,
+    /// Parquet that breaks its format or a limit; what is wrong, in words that go after "its Parquet".
+    Parquet(String),
     /// Unpacks to more than `max_object_bytes`.
     OverObjectBytes {
         /// The limit.
@@ -98,6 +100,7 @@ impl fmt::Display for Damage {
             Damage::WindowTooLarge => f.write_str("its zstd window is over 128 MiB, pack it without `--long`"),
             Damage::TooManyWrappings => f.write_str("it is packed more than twice, stage it packed once"),
             Damage::PackedParquet => f.write_str("it is Parquet inside gzip or zstd, stage the Parquet file itself"),
+            Damage::Parquet(what) => write!(f, "its Parquet {what}"),
             Damage::OverObjectBytes { max_object_bytes } => {
                 write!(
                     f,
@@ -307,13 +310,13 @@ impl Magic {
 }
 
 /// The most bytes that any layer of one object may unpack to: a function of the limits and the staged size alone.
-struct Cap {
+pub(super) struct Cap {
     bytes: u64,
     over: Damage,
 }
 
 impl Cap {
-    fn new(limits: DecodeLimits, staged_bytes: u64) -> Cap {
+    pub(super) fn new(limits: DecodeLimits, staged_bytes: u64) -> Cap {
         let DecodeLimits { max_object_bytes, max_ratio } = limits;
         let by_ratio = staged_bytes.saturating_mul(max_ratio).max(RATIO_FREE_BYTES);
         if max_object_bytes <= by_ratio {
@@ -321,6 +324,15 @@ impl Cap {
         } else {
             Cap { bytes: by_ratio, over: Damage::OverRatio { max_ratio } }
         }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What is wrong with an object that unpacks to more.
+    pub(super) fn over(&self) -> Damage {
+        self.over.clone()
     }
 
     fn check(&self, unpacked: u64) -> Result<(), Damage> {

@@ -33,6 +33,18 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 8] = [
+        Reason::TooLarge,
+        Reason::NotJson,
+        Reason::NotObject,
+        Reason::TooDeep,
+        Reason::NoEventName,
+        Reason::NoTime,
+        Reason::Late,
+        Reason::TooManyTables,
+    ];
+
     /// The name in quarantine, answers and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -97,7 +109,7 @@ pub struct Route {
     pub day: Day,
     /// Where the value of the record's time starts and its instant in microseconds, where it has a usable one.
     pub time: Option<(u32, i64)>,
-    /// The first half of the SHA-256 of the `dedupe` key's value.
+    /// The first half of the SHA-256 of the `dedupe` key's value; `None` where that is absent, null, an empty text, or no scalar.
     pub identity: Option<u128>,
 }
 
@@ -238,17 +250,27 @@ impl Router {
             }
             day = own;
         }
-        let identity = found.identity.map(|token| {
-            self.text.clear();
-            if token.kind == TokenKind::String {
-                unescape(&token, buffer, &mut self.text);
-            } else {
-                self.text.extend_from_slice(token.text(buffer));
-            }
-            let digest = Sha256::digest(&self.text);
-            digest.iter().take(16).fold(0_u128, |id, &byte| (id << 8) | u128::from(byte))
-        });
+        let identity = found.identity.and_then(|value| self.identity(&value, buffer));
         Routed::Row(Route { table: number, day, time: found.time, identity })
+    }
+
+    /// What a record with that id is known by. A text is its characters, however they are escaped; a number its text; values of different
+    /// kinds are different. What is no scalar, or says nothing, is no id.
+    fn identity(&mut self, token: &Token, buffer: &[u8]) -> Option<u128> {
+        self.text.clear();
+        match token.kind {
+            TokenKind::Null | TokenKind::Object | TokenKind::Array => return None,
+            TokenKind::String => {
+                self.text.push(b'"');
+                unescape(token, buffer, &mut self.text);
+                if self.text.len() == 1 {
+                    return None;
+                }
+            }
+            TokenKind::Number | TokenKind::True | TokenKind::False => self.text.extend_from_slice(token.text(buffer)),
+        }
+        let digest = Sha256::digest(&self.text);
+        Some(digest.iter().take(16).fold(0_u128, |id, &byte| (id << 8) | u128::from(byte)))
     }
 
     /// The configured table that the record names, if `table_field` is set and it does.

@@ -162,7 +162,7 @@ pub fn compose(composition: Composition<'_>) -> Result<CommitDocument> {
     let layout = destination.layout;
     check_complete(plan, &shards)?;
     check_counts(&state.run, &shards)?;
-    quarantined(&shards).check(settings.run.max_quarantine_ratio, settings.run.max_quarantine_records)?;
+    quarantined(&shards).check(&state.run, settings.run.max_quarantine_ratio, settings.run.max_quarantine_records)?;
 
     let mut notes = Vec::new();
     for (tables, why) in [(&plan.snapshots_without_files, Stays::NothingStaged), (&plan.snapshots_left, Stays::LaterDay)] {

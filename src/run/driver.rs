@@ -12,9 +12,11 @@ use super::answer::{FileAnswer, QuarantineAnswer, RunAnswer, RunOutcome, TableAn
 use super::clock::{Clock, RuntimeClock};
 use super::commit::{commit, committed, roll_forward};
 use super::compose::{CommitDocument, Composition, compose, earlier};
+use super::document;
 use super::export::book::SchemaBook;
+use super::export::dedupe::DuplicatesDocument;
 use super::export::sink::Recorder;
-use super::export::{DAMAGED, Export, ShardPass, open_scratch};
+use super::export::{DAMAGED, Export, Seen, ShardPass, StateKeys, open_scratch};
 use super::head::{Begun, Head, OpenRun};
 use super::journal::{self, Fingerprint, Journal, OpenUpload, Pass, ShardDone, staged_digest};
 use super::late::{Late, late_objects};
@@ -395,6 +397,7 @@ where
             scratch: &scratch,
             panic_on_object: self.rim.panic_on_object.clone(),
             now_millis: self.rim.now_millis,
+            seen: Seen::default(),
             on_progress: &on_read,
         };
         (self.rim.on_progress)(Progress::Total(objects.iter().map(|object| object.size).sum()));
@@ -469,6 +472,7 @@ where
         let mut files_before: HashMap<TableName, u32> = HashMap::new();
         let mut event_tables: BTreeSet<TableName> = BTreeSet::new();
         let mut left_out: BTreeMap<String, String> = BTreeMap::new();
+        let mut ids_before: Vec<String> = Vec::new();
         for ((of, number), done) in journal.finished() {
             if *of == pass && *number < shard.number {
                 for file in &done.files {
@@ -476,13 +480,24 @@ where
                 }
             }
             if *of == Pass::First {
+                if *number < shard.number {
+                    ids_before.extend(done.ids.iter().cloned());
+                }
                 let is_counted = pass == Pass::Second || *number < shard.number;
                 event_tables.extend(done.tables.keys().filter(|table| is_counted && table.is_event_table()).cloned());
                 left_out.extend(done.objects.iter().filter_map(|object| Some((object.key.clone(), object.skipped.clone()?))));
             }
         }
         let state = journal.state();
-        let quarantine_key = |part| self.paths.quarantine(self.asked.day, state.generation, state.attempt, shard.number, part);
+        let (generation, attempt) = (state.generation, state.attempt);
+        let quarantine_key = |part| self.paths.quarantine(self.asked.day, generation, attempt, shard.number, part);
+        let ids_key = |part| self.paths.ids(self.asked.day, generation, attempt, shard.number, part);
+        let duplicates_key = self.paths.duplicates(self.asked.day, generation, attempt, shard.number);
+        let known = journal.finished().get(&(Pass::First, shard.number)).filter(|_| pass == Pass::Second);
+        let duplicates = match known.and_then(|first| first.duplicates.as_deref()) {
+            Some(key) => document::read_present::<DuplicatesDocument>(self.stores.state, key).await?,
+            None => DuplicatesDocument::new(),
+        };
         loop {
             let shard_pass = ShardPass {
                 shard,
@@ -491,7 +506,9 @@ where
                 files_before: files_before.clone(),
                 event_tables: event_tables.clone(),
                 left_out: &left_out,
-                quarantine_key: &quarantine_key,
+                ids_before: ids_before.clone(),
+                duplicates: duplicates.clone(),
+                keys: StateKeys { quarantine: &quarantine_key, ids: &ids_key, duplicates: &duplicates_key },
             };
             let recorder = JournalRecorder { journal, begins: &self.begins };
             let done = export.shard(&shard_pass, self.stores.staging, self.stores.customer, self.stores.state, &recorder).await;

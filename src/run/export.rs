@@ -3,9 +3,11 @@
 pub mod book;
 pub mod chunk;
 pub mod crew;
+pub mod dedupe;
 pub mod gather;
 pub mod guess;
 pub mod held;
+pub mod identities;
 pub mod scratch;
 pub mod sink;
 pub mod unpack;
@@ -15,7 +17,7 @@ pub use self::unpack::DAMAGED;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -24,13 +26,16 @@ use tokio::sync::mpsc;
 use self::book::SchemaBook;
 use self::chunk::{ChunkRules, ObjectRule, Wanted};
 use self::crew::{Crew, CrewRules, StreamPlan};
-use self::gather::{Gather, Stream};
+use self::dedupe::{Dedupe, DuplicatesDocument, restore};
+use self::gather::{Gather, Stream, ToState};
 use self::held::Held;
+use self::identities::Identities;
 use self::scratch::Scratch;
 use self::sink::{Recorder, SinkRules, ToSink, UploadedFile};
 use self::unpack::Unpacker;
+use super::document;
 use super::journal::{FinishedFile, ObjectCounts, Pass, ShardDone, TableFacts};
-use super::plan::{Plan, Shard, folder_of};
+use super::plan::{Plan, Shard, table_folder};
 use super::quarantine::put_part;
 use crate::domain::counts::Counts;
 use crate::domain::error::{Error, Result};
@@ -41,7 +46,7 @@ use crate::domain::settings::{Destination, PartitionBy, Settings};
 use crate::domain::table::{SyncMode, TableName};
 use crate::files::roll::Recipe;
 use crate::records::route::{PartitionRule, Rules};
-use crate::store::ports::{Body, Multipart, ObjectInfo, Read, Write};
+use crate::store::ports::{Body, Condition, Multipart, ObjectInfo, Read, Write};
 use crate::store::resume::ResumingBody;
 
 /// Staged objects that are read at once: enough to hide the time to the first byte of small ones.
@@ -70,13 +75,31 @@ pub struct Export<'a> {
     /// The schemas.
     pub book: Arc<SchemaBook>,
     /// The folder and budget for what waits.
-    pub scratch: &'a Scratch,
+    pub scratch: &'a Arc<Scratch>,
     /// The crash point that `DAYPORT_CRASH_POINT` names, if it does.
     pub panic_on_object: Option<String>,
     /// Milliseconds since 1970.
     pub now_millis: &'a (dyn Fn() -> i64 + Sync),
+    /// The ids of the shards so far.
+    pub seen: Seen,
     /// Told how many staged bytes were read more.
     pub on_progress: &'a (dyn Fn(u64) + Sync),
+}
+
+/// The ids of all shards before the one that comes next, where this invocation still has them.
+#[derive(Debug, Default)]
+pub struct Seen(Mutex<Option<(u32, Identities)>>);
+
+impl Seen {
+    /// The ids before shard `next`, if they are here.
+    fn take(&self, next: u32) -> Option<Identities> {
+        let here = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        here.and_then(|(shard, ids)| (shard == next).then_some(ids))
+    }
+
+    fn keep(&self, next: u32, ids: Identities) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((next, ids));
+    }
 }
 
 /// One pass over one shard.
@@ -93,8 +116,49 @@ pub struct ShardPass<'a> {
     pub event_tables: BTreeSet<TableName>,
     /// Damaged objects that are left out, by key, with the reason.
     pub left_out: &'a BTreeMap<String, String>,
-    /// The key that quarantine part `n` gets.
-    pub quarantine_key: &'a (dyn Fn(u32) -> String + Sync),
+    /// The keys of the ids of all earlier shards.
+    pub ids_before: Vec<String>,
+    /// In a second pass: which rows the first one found to be duplicates.
+    pub duplicates: DuplicatesDocument,
+    /// Where it writes in the state bucket.
+    pub keys: StateKeys<'a>,
+}
+
+/// The keys that a pass over a shard writes under, in the state bucket.
+#[derive(Clone, Copy)]
+pub struct StateKeys<'a> {
+    /// That of part `n` of its quarantine.
+    pub quarantine: &'a (dyn Fn(u32) -> String + Sync),
+    /// That of part `n` of its ids.
+    pub ids: &'a (dyn Fn(u32) -> String + Sync),
+    /// That of its list of duplicates.
+    pub duplicates: &'a str,
+}
+
+/// What a pass over a shard wrote to the state bucket.
+#[derive(Debug, Default)]
+struct Stated {
+    quarantine: Vec<String>,
+    ids: Vec<String>,
+}
+
+impl Stated {
+    async fn put(&mut self, state: &(impl Write + Sync), keys: StateKeys<'_>, part: ToState) -> Result<()> {
+        let number = |keys: &[String]| u32::try_from(keys.len()).unwrap_or(u32::MAX);
+        match part {
+            ToState::Quarantine(part) => {
+                let key = (keys.quarantine)(number(&self.quarantine));
+                put_part(state, &key, part).await?;
+                self.quarantine.push(key);
+            }
+            ToState::Ids(part) => {
+                let key = (keys.ids)(number(&self.ids));
+                state.put(&key, part, "application/octet-stream", &Condition::None).await?;
+                self.ids.push(key);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Export<'_> {
@@ -125,9 +189,8 @@ impl Export<'_> {
 
     /// The configured table of the folder that a staged key lies in, if that decides.
     fn folder_table(&self, key: &str) -> Option<&str> {
-        let folder = folder_of(&self.prefix, key)?;
-        let (name, table) = self.settings.tables.get_key_value(folder)?;
-        table.sync.map(|_| name.as_str())
+        let name = table_folder(self.settings, self.destination, &self.prefix, key)?;
+        self.settings.tables.get(name)?.sync.map(|_| name)
     }
 
     /// How the objects of a shard are read in a pass.
@@ -150,7 +213,7 @@ impl Export<'_> {
 
     /// Reads a shard and uploads its files; what it yields is for the journal.
     ///
-    /// Needs: to read the staging bucket, to write parts to the customer's, to write quarantine to the state's.
+    /// Needs: to read the staging bucket, to write parts to the customer's, to write quarantine and ids to the state's, and to read ids there.
     pub async fn shard<S, D, Q, R>(
         &self,
         pass: &ShardPass<'_>,
@@ -162,9 +225,10 @@ impl Export<'_> {
     where
         S: Read + Clone + Send + Sync,
         D: Multipart + Sync,
-        Q: Write + Sync,
+        Q: Read + Write + Sync,
         R: Recorder,
     {
+        let dedupe = self.dedupe(pass, state).await?;
         let (skipped, objects): (Vec<&ObjectInfo>, Vec<&ObjectInfo>) =
             pass.shard.objects.iter().partition(|object| pass.left_out.contains_key(&object.key));
         let chunk_rules = Arc::new(ChunkRules {
@@ -190,17 +254,19 @@ impl Export<'_> {
             self.settings.parquet.row_group_size,
             self.settings.run.max_tables,
             pass.event_tables.clone(),
+            dedupe,
             Held::new(&objects, self.settings.staging.max_record_bytes, chunk_rules.rules.organization.is_some()),
         );
         let (to_sink, from_crew) = mpsc::unbounded_channel::<ToSink>();
-        let (to_quarantine, quarantine_parts) = mpsc::unbounded_channel::<Bytes>();
+        let (to_state, for_state) = mpsc::unbounded_channel::<ToState>();
         let backlog = Arc::new(AtomicU64::new(0));
         let staging_rules = self.settings.staging.clone();
         let sizes: Vec<u64> = objects.iter().map(|object| object.size).collect();
-        let chunk_bytes = self.settings.run.chunk_bytes;
-        let unpacker =
-            Box::new(move |at: usize| Unpacker::new(&staging_rules, chunk_bytes, sizes.get(at).copied().unwrap_or_default()));
-        let crew = Arc::new(Crew::new(rules, self.planner(pass), gather, unpacker, to_sink, to_quarantine, Arc::clone(&backlog)));
+        let (run_rules, scratch) = (self.settings.run.clone(), Arc::clone(self.scratch));
+        let unpacker = Box::new(move |at: usize| {
+            Unpacker::new(&staging_rules, &run_rules, sizes.get(at).copied().unwrap_or_default(), Arc::clone(&scratch))
+        });
+        let crew = Arc::new(Crew::new(rules, self.planner(pass), gather, unpacker, to_sink, to_state, Arc::clone(&backlog)));
         let _stop = StopOnDrop(&crew);
         let workers: Vec<_> = (0..threads)
             .map(|_| {
@@ -227,25 +293,71 @@ impl Export<'_> {
             &crew,
             sink::run(customer, recorder, &sink_rules, key_of, || crew.wake(), |stream| crew.end_early(stream), from_crew),
         );
-        let quarantining =
-            stop_on_error(&crew, quarantine(state, pass.quarantine_key, quarantine_parts, &backlog, || crew.wake()));
-        let (fed, files, quarantined) = tokio::join!(feeding, sinking, quarantining);
+        let stating = stop_on_error(&crew, write_state(state, pass.keys, for_state, &backlog, || crew.wake()));
+        let (fed, files, stated) = tokio::join!(feeding, sinking, stating);
         for worker in workers {
             worker.await.map_err(|error| Error::bug("a worker thread was lost, please report it").with_source(error))?;
         }
         if let Some(failure) = crew.failure() {
             return Err(failure);
         }
-        let (Some(()), Some(files), Some(mut quarantined)) = (fed, files, quarantined) else {
+        let (Some(()), Some(files), Some(mut stated)) = (fed, files, stated) else {
             return Err(Error::bug("a shard ended without a word, please report it"));
         };
         let mut gathered = crew.gathered().ok_or_else(|| Error::bug("a shard lost its counts, please report it"))?;
         if let Some(last) = gathered.held.finish()? {
-            let key = quarantine_key_after(&quarantined, pass.quarantine_key);
-            put_part(state, &key, last).await?;
-            quarantined.push(key);
+            stated.put(state, pass.keys, ToState::Quarantine(last)).await?;
         }
-        self.done(pass, &objects, &skipped, &gathered, files, quarantined)
+        if let Some(last) = gathered.dedupe.take_new(true) {
+            stated.put(state, pass.keys, ToState::Ids(last)).await?;
+        }
+        let duplicates = gathered.dedupe.take_duplicates();
+        let has_duplicates = !duplicates.is_empty();
+        if has_duplicates {
+            document::write(state, pass.keys.duplicates, &duplicates).await?;
+        }
+        if let Some(ids) = std::mem::take(&mut gathered.dedupe).into_ids()
+            && pass.shard.snapshot.is_none()
+        {
+            self.seen.keep(pass.shard.number + 1, ids);
+        }
+        let done = self.done(pass, &objects, &skipped, &gathered, files, stated)?;
+        Ok(ShardDone { duplicates: has_duplicates.then(|| pass.keys.duplicates.to_owned()), ..done })
+    }
+
+    /// How duplicates are told in a pass.
+    ///
+    /// The shards of a run are one sequence of ids; each snapshot table is one of its own, since it is a whole of its own.
+    async fn dedupe(&self, pass: &ShardPass<'_>, state: &(impl Read + Sync)) -> Result<Dedupe> {
+        if self.destination.dedupe.is_none() {
+            return Ok(Dedupe::Off);
+        }
+        if pass.pass == Pass::Second {
+            return Dedupe::known(&pass.duplicates);
+        }
+        let none = || Identities::new(Arc::clone(self.scratch), self.settings.run.dedupe_memory);
+        let is_typed = self.destination.format == Format::Parquet;
+        if pass.shard.snapshot.is_some() {
+            return Ok(Dedupe::first(none(), is_typed, false));
+        }
+        let number = pass.shard.number;
+        let ids = match self.seen.take(number) {
+            Some(ids) => ids,
+            None => {
+                let mut ids = none();
+                for key in &pass.ids_before {
+                    let part = state.read_small(key).await?.ok_or_else(|| {
+                        Error::vendor(format!(
+                            "the ids `{key}` of an earlier shard are gone, restore them from the state bucket's versions"
+                        ))
+                    })?;
+                    restore(&mut ids, &part.0)?;
+                }
+                ids
+            }
+        };
+        let has_later = self.plan.shards.iter().any(|shard| shard.snapshot.is_none() && shard.number > number);
+        Ok(Dedupe::first(ids, is_typed, has_later))
     }
 
     async fn feed<S>(&self, crew: &Crew, objects: &[&ObjectInfo], staging: &S) -> Result<()>
@@ -315,7 +427,7 @@ impl Export<'_> {
         skipped: &[&ObjectInfo],
         gathered: &Gather,
         files: Vec<UploadedFile>,
-        quarantined: Vec<String>,
+        stated: Stated,
     ) -> Result<ShardDone> {
         let layout = self.destination.layout;
         let mut tables: BTreeMap<TableName, TableFacts> = BTreeMap::new();
@@ -377,7 +489,8 @@ impl Export<'_> {
             objects: counts,
             reasons: gathered.held.reasons.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
             unattributed: gathered.held.unattributed,
-            quarantine: quarantined,
+            quarantine: stated.quarantine,
+            ids: stated.ids,
             notes,
             ..ShardDone::default()
         })
@@ -385,9 +498,9 @@ impl Export<'_> {
 }
 
 /// Opens the scratch folder of the configuration.
-pub fn open_scratch(settings: &Settings) -> Result<Scratch> {
+pub fn open_scratch(settings: &Settings) -> Result<Arc<Scratch>> {
     let dir: &Path = &settings.run.scratch_dir;
-    Scratch::open(dir, settings.run.scratch_budget)
+    Scratch::open(dir, settings.run.scratch_budget).map(Arc::new)
 }
 
 struct StopOnDrop<'a>(&'a Arc<Crew>);
@@ -409,27 +522,20 @@ async fn stop_on_error<T>(crew: &Crew, work: impl Future<Output = Result<T>>) ->
     }
 }
 
-/// Writes parts of the quarantine to the state bucket until the channel closes; the keys of what was written.
-async fn quarantine(
+/// Writes what comes to the state bucket until the channel closes.
+async fn write_state(
     state: &(impl Write + Sync),
-    key_of: &(dyn Fn(u32) -> String + Sync),
-    mut from: mpsc::UnboundedReceiver<Bytes>,
+    keys: StateKeys<'_>,
+    mut from: mpsc::UnboundedReceiver<ToState>,
     backlog: &AtomicU64,
     on_room: impl Fn(),
-) -> Result<Vec<String>> {
-    let mut keys = Vec::new();
+) -> Result<Stated> {
+    let mut stated = Stated::default();
     while let Some(part) = from.recv().await {
-        let key = quarantine_key_after(&keys, key_of);
-        let bytes = part.len() as u64;
-        put_part(state, &key, part).await?;
+        let bytes = part.length();
+        stated.put(state, keys, part).await?;
         backlog.fetch_sub(bytes, Ordering::Relaxed);
         on_room();
-        keys.push(key);
     }
-    Ok(keys)
-}
-
-/// The key of the part that comes after these.
-fn quarantine_key_after(keys: &[String], key_of: &(dyn Fn(u32) -> String + Sync)) -> String {
-    key_of(u32::try_from(keys.len()).unwrap_or(u32::MAX))
+    Ok(stated)
 }

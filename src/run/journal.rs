@@ -298,6 +298,20 @@ pub async fn run_state(store: &(impl Read + Sync), paths: &Paths, day: Day, gene
     document::read(store, &paths.run_state(day, generation)).await
 }
 
+/// Where a run stands and what its first pass made of each shard so far, in their order; `None` if it has no documents.
+pub async fn finished_shards(
+    store: &(impl List + Read + Sync),
+    paths: &Paths,
+    day: Day,
+    generation: u32,
+) -> Result<Option<(RunState, Vec<ShardDone>)>> {
+    let Some(state) = run_state(store, paths, day, generation).await? else { return Ok(None) };
+    let mut found = Documents::load(store, paths, day, generation).await?;
+    let counted = found.kept_after(&state).into_iter().filter(|kept| kept.pass == Pass::First);
+    let shards = counted.filter_map(|kept| found.shards.remove(&kept)).collect::<Vec<_>>();
+    Ok(Some((state, shards)))
+}
+
 /// Moves a run's state to a phase it reached by the head's word, which has decided already: whoever reads it is told, nobody acts on it.
 pub async fn note_phase(
     store: &(impl Read + Write + Sync),

@@ -115,7 +115,40 @@ impl Paths {
     #[must_use]
     pub fn quarantine(&self, day: Day, generation: u32, attempt: u32, shard: u32, part: u32) -> String {
         let number = u64::from(shard) * 10_000 + u64::from(part);
-        format!("{}quarantine/{}/{day}/{generation}-{attempt}/part-{number}.ndjson.gz", self.root, self.destination)
+        format!("{}{day}/{generation}-{attempt}/part-{number}.ndjson.gz", self.quarantines())
+    }
+
+    /// `dedupe/<id>/<day>/<generation>-<attempt>/ids-<number>`: ids of a shard that later shards have to know. Nobody reads them once the
+    /// day is committed.
+    #[must_use]
+    pub fn ids(&self, day: Day, generation: u32, attempt: u32, shard: u32, part: u32) -> String {
+        let number = u64::from(shard) * 10_000 + u64::from(part);
+        format!("{}ids-{number}", self.dedupe(day, generation, attempt))
+    }
+
+    /// `dedupe/<id>/<day>/<generation>-<attempt>/duplicates-<shard>.json`: what a second pass has to know of a shard.
+    #[must_use]
+    pub fn duplicates(&self, day: Day, generation: u32, attempt: u32, shard: u32) -> String {
+        format!("{}duplicates-{shard}.json", self.dedupe(day, generation, attempt))
+    }
+
+    fn dedupe(&self, day: Day, generation: u32, attempt: u32) -> String {
+        format!("{}dedupe/{}/{day}/{generation}-{attempt}/", self.root, self.id)
+    }
+
+    /// `quarantine/<destination>/`: the quarantine of every run.
+    #[must_use]
+    pub fn quarantines(&self) -> String {
+        format!("{}quarantine/{}/", self.root, self.destination)
+    }
+
+    /// The day and the generation that a key under [`Paths::quarantines`] is of.
+    #[must_use]
+    pub fn run_of_quarantine(&self, key: &str) -> Option<(Day, u32)> {
+        let mut parts = key.strip_prefix(&self.quarantines())?.split('/');
+        let day = parts.next()?.parse().ok()?;
+        let (generation, _) = parts.next()?.split_once('-')?;
+        Some((day, generation.parse().ok()?))
     }
 }
 
@@ -136,7 +169,12 @@ mod tests {
         assert_eq!(paths.commit(day, 0, 3), format!("dayport/runs/{id}/2026-01-15/0/commit-3.json"));
         let table = TableName::parse("domains").unwrap();
         assert_eq!(paths.registry(&table, 12), format!("dayport/registry/{id}/domains/v000012.json"));
-        assert_eq!(paths.quarantine(day, 1, 0, 12, 3), "dayport/quarantine/acme/2026-01-15/1-0/part-120003.ndjson.gz");
+        let quarantined = paths.quarantine(day, 1, 0, 12, 3);
+        assert_eq!(quarantined, "dayport/quarantine/acme/2026-01-15/1-0/part-120003.ndjson.gz");
+        assert_eq!(paths.run_of_quarantine(&quarantined), Some((day, 1)));
+        assert_eq!(paths.ids(day, 0, 2, 3, 4), format!("dayport/dedupe/{id}/2026-01-15/0-2/ids-30004"));
+        assert_eq!(paths.duplicates(day, 0, 2, 3), format!("dayport/dedupe/{id}/2026-01-15/0-2/duplicates-3.json"));
+        assert_eq!(paths.run_of_quarantine("dayport/quarantine/acme2/2026-01-15/1-0/part-0.ndjson.gz"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::error::{Error, Result};
 use crate::domain::layout::{MOST_FILES_A_SHARD, MOST_SHARDS};
+use crate::domain::replay;
 use crate::domain::run::Day;
 use crate::domain::settings::{Destination, Settings};
 pub use crate::domain::staged::is_staged;
@@ -45,11 +46,13 @@ pub async fn require_marker(store: &(impl List + Sync), prefix: &str, marker: &s
     )))
 }
 
-/// The folder directly under the staged prefix that a key lies in, if any.
+/// The configured table whose folder a key lies in, directly under the staged prefix or under that of records that are staged once more.
 #[must_use]
-pub fn folder_of<'a>(prefix: &str, key: &'a str) -> Option<&'a str> {
-    let (folder, _) = key.strip_prefix(prefix)?.split_once('/')?;
-    Some(folder)
+pub fn table_folder<'s>(settings: &'s Settings, destination: &Destination, prefix: &str, key: &str) -> Option<&'s str> {
+    let below = key.strip_prefix(prefix).or_else(|| replay::below(&settings.state, destination, key))?;
+    let (folder, _) = below.split_once('/')?;
+    let (name, _) = settings.tables.get_key_value(folder)?;
+    Some(name)
 }
 
 /// A part of a run's input, read and written as one.
@@ -123,12 +126,12 @@ pub fn plan(objects: &[ObjectInfo], prefix: &str, settings: &Settings, destinati
         .filter(|(_, table)| table.sync == Some(SyncMode::Snapshot))
         .filter_map(|(name, _)| TableName::parse(name))
         .collect();
+    let folder = |object: &ObjectInfo| table_folder(settings, destination, prefix, &object.key);
     let snapshot_of = |object: &ObjectInfo| {
-        let folder = folder_of(prefix, &object.key)?;
+        let folder = folder(object)?;
         snapshots.iter().find(|table| table.as_str() == folder)
     };
-    let has_configured_folder =
-        |object: &ObjectInfo| folder_of(prefix, &object.key).is_some_and(|folder| settings.tables.contains_key(folder));
+    let has_configured_folder = |object: &ObjectInfo| folder(object).is_some();
 
     let others: Vec<&ObjectInfo> = ordered.iter().copied().filter(|object| snapshot_of(object).is_none()).collect();
     let may_hide_snapshots = settings.staging.table_field.is_some();

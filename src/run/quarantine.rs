@@ -1,5 +1,8 @@
 //! Records that could not be delivered: kept byte for byte, with where they were and why.
 
+pub mod replay;
+pub mod stored;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
@@ -13,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::document::hex;
 use crate::domain::error::{Error, Result};
+use crate::domain::run::RunId;
 use crate::store::ports::{Condition, Write};
 
 /// Packed bytes at which a part ends: one put request each, never much memory.
@@ -27,7 +31,7 @@ pub struct QuarantineLine<'a> {
     pub etag: &'a str,
     /// The line in the unpacked object, from 1; of staged Parquet the row, from 1.
     pub line: u64,
-    /// The byte in the unpacked object at which the record begins, from 0.
+    /// The byte in the unpacked object at which the record begins, from 0; of staged Parquet in its rows as lines of JSON.
     pub offset: u64,
     /// Why: one of a closed set of names.
     pub reason: &'a str,
@@ -169,17 +173,20 @@ impl Quarantined<'_> {
         quarantined > max_ratio * records
     }
 
-    /// Fails, as the vendor's to mend, when more than `max_ratio` of the records *and* more than `max_records` are quarantined.
-    pub fn check(&self, max_ratio: f64, max_records: u64) -> Result<()> {
+    /// Fails, as the vendor's to mend, when more than `max_ratio` of the records *and* more than `max_records` are quarantined; the
+    /// message says what led to that.
+    pub fn check(&self, run: &RunId, max_ratio: f64, max_records: u64) -> Result<()> {
         if self.quarantined <= max_records || !self.is_over_ratio(max_ratio) {
             return Ok(());
         }
         Err(Error::vendor(format!(
-            "{} of {} records would be quarantined, more than `run.max_quarantine_ratio` and `run.max_quarantine_records` allow, nothing was committed; reasons: {}; objects: {}: mend the staged objects or raise the limits",
+            "{} of {} records would be quarantined, more than `run.max_quarantine_ratio` ({max_ratio}) and `run.max_quarantine_records` ({max_records}) allow, nothing was committed; reasons: {}; objects: {}: see `dayport quarantine show {} --date {}`, then mend the staged objects or raise the limits",
             self.quarantined,
             self.records,
             leading(&self.reasons),
             leading(&self.objects),
+            run.destination,
+            run.day,
         )))
     }
 }
@@ -266,15 +273,18 @@ mod tests {
             reasons: BTreeMap::from([("not_json", 100), ("late", 1)]),
             objects: BTreeMap::from([("a", 1), ("b", 97), ("c", 1), ("d", 2)]),
         };
-        assert!(quarantined.check(0.01, 101).is_ok(), "no more than the records allowed");
-        assert!(quarantined.check(0.0101, 10).is_ok(), "no more than the ratio allowed");
-        let error = quarantined.check(0.01, 100).unwrap_err();
+        let run = RunId { destination: "acme".into(), day: "2026-01-15".parse().unwrap() };
+        assert!(quarantined.check(&run, 0.01, 101).is_ok(), "no more than the records allowed");
+        assert!(quarantined.check(&run, 0.0101, 10).is_ok(), "no more than the ratio allowed");
+        let error = quarantined.check(&run, 0.01, 100).unwrap_err();
         assert_eq!(error.kind(), Kind::Vendor);
         let text = error.to_string();
         assert!(text.contains("101 of 10000") && text.contains("`not_json` (100), `late` (1)"), "{text}");
+        assert!(text.contains("ratio` (0.01) and") && text.contains("records` (100) allow"), "{text}");
+        assert!(text.contains("`dayport quarantine show acme --date 2026-01-15`"), "{text}");
         assert!(text.contains("`b` (97), `d` (2), `a` (1) and 1 more"), "{text}");
         quarantined.records = 0;
         quarantined.quarantined = 0;
-        assert!(quarantined.check(0.0, 0).is_ok());
+        assert!(quarantined.check(&run, 0.0, 0).is_ok());
     }
 }

@@ -92,6 +92,7 @@ pub(crate) fn settings() -> Settings {
             threads: 1,
             memory_budget: 1 << 30,
             chunk_bytes: CHUNK_BYTES,
+            dedupe_memory: 1 << 20,
             part_size: 16 << 20,
             scratch_dir: PathBuf::from("scratch"),
             scratch_budget: ScratchBudget::Bytes(0),

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::book::{Batch, Places, Reference, claim};
 use super::intake::find;
 use crate::domain::error::{Error, Result};
+use crate::domain::replay;
 use crate::domain::run::Day;
 use crate::domain::settings::{Destination, Settings};
 use crate::domain::staged::is_staged;
@@ -91,7 +92,8 @@ where
 {
     async fn elsewhere(&self, day: Day, prefix: &str) -> Result<Vec<ObjectInfo>> {
         let Parts { settings, state, before, .. } = &*self.of;
-        let Some(queue) = &settings.staging.queue else { return Ok(Vec::new()) };
+        let mut objects = self.replayed(day).await?;
+        let Some(queue) = &settings.staging.queue else { return Ok(objects) };
         before.prepare().await?;
         let places = &Places::new(&settings.state, &queue.url);
         let listed = state.list_all(&places.day(day)).await?;
@@ -102,7 +104,7 @@ where
             Ok((key, batch))
         })
         .await?;
-        let mut objects = self.records(&by_key, &batches)?;
+        objects.extend(self.records(&by_key, &batches)?);
         if !settings.staging.names_day() {
             objects.extend(self.notified(places, day, prefix, batches).await?);
         }
@@ -116,6 +118,17 @@ where
     V: List + Read + Write + Sync + Send,
     B: Before,
 {
+    /// Records that were staged once more for this destination and day.
+    async fn replayed(&self, day: Day) -> Result<Vec<ObjectInfo>> {
+        let Parts { settings, destination, state, blanks, .. } = &*self.of;
+        let folder = replay::day_folder(&settings.state, destination, day);
+        let mut objects = state.list_all(&folder).await?;
+        objects.retain(|object| is_staged(&folder, &object.key));
+        let whole = objects.iter().map(|object| (object.key.clone(), Arc::default()));
+        blanks.write().unwrap_or_else(PoisonError::into_inner).extend(whole);
+        Ok(objects)
+    }
+
     /// The batches' records: each message once.
     fn records(&self, by_key: &BTreeMap<&str, &ObjectInfo>, batches: &[(String, Batch)]) -> Result<Vec<ObjectInfo>> {
         let mut known: HashSet<&str> = HashSet::new();

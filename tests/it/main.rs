@@ -21,6 +21,8 @@ mod cases;
 mod command;
 /// The bodies of the fuzz targets, over seeds and mutations.
 mod corpus;
+/// Each id once, whatever the run is like.
+mod dedupe;
 /// When a landed record is the staged one: the one definition.
 mod equality;
 /// Days that go wrong: broken reads, damage, limits, quarantine.
@@ -47,8 +49,12 @@ mod lab;
 mod landed;
 /// The rooms of the house: who may use whom.
 mod layers;
+/// Staged Parquet, as other people's writers make it.
+mod parquet;
 /// A proxy that loses, delays, refuses, cuts and damages what passes through it.
 mod proxy;
+/// What was held back: listed, shown, replayed.
+mod quarantine;
 /// The README's commands, tables and examples are what the code says.
 mod readme;
 /// Scheduled triggers: missed days, failed days, paused destinations.

@@ -36,10 +36,13 @@ fn every_command_of_the_readme_is_one_that_the_command_line_takes() {
 
 #[test]
 fn every_flag_that_the_readme_names_exists() {
-    let help: String = ["run", "check", "policy", "verify", "local", "sample"]
-        .iter()
-        .map(|command| Arguments::try_parse_from(["dayport", command, "--help"]).unwrap_err().to_string())
-        .collect();
+    let commands =
+        ["run", "check", "policy", "quarantine list", "quarantine show", "quarantine replay", "verify", "local", "sample"];
+    let help_of = |command: &str| {
+        let words = ["dayport"].into_iter().chain(command.split(' ')).chain(["--help"]);
+        Arguments::try_parse_from(words).unwrap_err().to_string()
+    };
+    let help: String = commands.into_iter().map(help_of).collect();
     for flag in between(README, "`--", "`") {
         let flag = flag.split([' ', '=']).next().unwrap();
         assert!(help.contains(&format!("--{flag}")), "`--{flag}` is no flag of the command line");

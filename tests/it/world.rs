@@ -130,6 +130,13 @@ impl World {
         answer
     }
 
+    /// Runs a committed day again, by force.
+    pub async fn commit_again(&self, day: &str) -> RunAnswer {
+        let answer = self.run_as(day, Some("again")).await;
+        assert_eq!(answer.state, RunOutcome::Committed, "{answer:?}");
+        answer
+    }
+
     /// What the customer has.
     pub fn landed(&self) -> Landed {
         Landed { objects: self.customer.objects() }

@@ -147,6 +147,8 @@ pub struct Row {
     pub place: Place,
     /// What `dedupe` knows it by.
     pub identity: Option<u128>,
+    /// Whether it was repaired.
+    pub is_repaired: bool,
 }
 
 /// All that became of a chunk.
@@ -525,7 +527,7 @@ impl Pass<'_> {
         shredder.keep();
         self.counts.read += 1;
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-        let row = Row { table: 0, length, original_length: length, place, identity };
+        let row = Row { table: 0, length, original_length: length, place, identity, is_repaired: false };
         self.count(own, text.len(), row, day).ok()
     }
 
@@ -576,6 +578,7 @@ impl Visit for Pass<'_> {
                     original_length: u32::try_from(original.len()).unwrap_or(u32::MAX),
                     place,
                     identity: route.identity,
+                    is_repaired: repaired,
                 };
                 if let Err(error) = self.add(route.table, tape, text, route.time, row, route.day) {
                     self.failure = Some(error);

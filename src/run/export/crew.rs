@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::chunk::{ChunkInput, ChunkReader, ChunkRows, ChunkRules, ObjectRule};
-use super::gather::{Gather, Step, Stream};
+use super::gather::{Gather, Step, Stream, ToState};
 use super::sink::ToSink;
 use super::unpack::Unpacker;
 use crate::domain::error::{Error, Result};
@@ -69,7 +69,7 @@ pub struct Crew {
     /// Told whenever there is room for more input.
     room: Notify,
     sink: Mutex<Option<UnboundedSender<ToSink>>>,
-    quarantine: Mutex<Option<UnboundedSender<Bytes>>>,
+    to_state: Mutex<Option<UnboundedSender<ToState>>>,
     backlog: Arc<AtomicU64>,
     unpacker: Box<dyn Fn(usize) -> Unpacker + Send + Sync>,
     /// Buffers of chunks that are done with: memory that is used again needs no clearing by the system.
@@ -120,21 +120,21 @@ struct State {
 }
 
 enum Task {
-    Unpack(usize, Box<Unpacker>, Vec<Bytes>, bool),
+    Unpack(usize, Box<Unpacker>, Vec<Bytes>, bool, bool),
     Shred(ChunkInput),
     Gather(Box<Gather>, Vec<ChunkRows>),
     Encode(usize, Option<Box<RollingFile>>, Vec<Step>, bool),
 }
 
 impl Crew {
-    /// A crew for one shard. Pieces of files go to `sink`, full parts of the quarantine to `quarantine`; both count in `backlog`.
+    /// A crew for one shard. Pieces of files go to `sink`, full parts of the quarantine and ids to `to_state`; all count in `backlog`.
     pub fn new(
         rules: CrewRules,
         planner: Box<StreamPlanner>,
         gather: Gather,
         unpacker: Box<dyn Fn(usize) -> Unpacker + Send + Sync>,
         sink: UnboundedSender<ToSink>,
-        quarantine: UnboundedSender<Bytes>,
+        to_state: UnboundedSender<ToState>,
         backlog: Arc<AtomicU64>,
     ) -> Crew {
         let objects = rules.objects.iter().map(|_| ObjectState::default()).collect();
@@ -163,7 +163,7 @@ impl Crew {
             wake: Condvar::new(),
             room: Notify::new(),
             sink: Mutex::new(Some(sink)),
-            quarantine: Mutex::new(Some(quarantine)),
+            to_state: Mutex::new(Some(to_state)),
             backlog,
             unpacker,
             spare: Mutex::default(),
@@ -352,32 +352,39 @@ impl Crew {
             {
                 continue;
             }
+            // What can't be read in parts is read by one worker at a time, since its pages take memory.
+            let waits = at != head
+                && object.input.is_empty()
+                && object.unpacker.as_ref().is_some_and(|unpacker| unpacker.waits_for_turn());
+            if waits {
+                continue;
+            }
             let Some(unpacker) = object.unpacker.take() else { continue };
             let input: Vec<Bytes> = object.input.drain(..).collect();
             object.input_bytes = 0;
             let is_complete = object.is_complete;
             state.unpacking += 1;
             self.room.notify_waiters();
-            return Some(Task::Unpack(at, unpacker, input, is_complete));
+            return Some(Task::Unpack(at, unpacker, input, is_complete, at == head));
         }
         None
     }
 
     fn perform(&self, task: Task, reader: &mut ChunkReader) -> Result<()> {
         match task {
-            Task::Unpack(at, unpacker, input, is_complete) => self.unpack(at, unpacker, input, is_complete),
+            Task::Unpack(at, unpacker, input, is_complete, is_turn) => self.unpack(at, unpacker, input, is_complete, is_turn),
             Task::Shred(input) => self.shred(input, reader),
             Task::Gather(gather, chunks) => self.gather(gather, chunks),
             Task::Encode(at, writer, steps, is_last) => self.encode(at, writer, steps, is_last),
         }
     }
 
-    fn unpack(&self, at: usize, mut unpacker: Box<Unpacker>, input: Vec<Bytes>, is_complete: bool) -> Result<()> {
+    fn unpack(&self, at: usize, mut unpacker: Box<Unpacker>, input: Vec<Bytes>, is_complete: bool, is_turn: bool) -> Result<()> {
         let mut chunks = Vec::new();
         let key = self.rules.keys.get(at).map_or("", String::as_str);
         unpacker.recycle(&mut self.spare.lock().unwrap_or_else(PoisonError::into_inner));
         let is_done = unpacker
-            .unpack(at, input, is_complete, &mut chunks)
+            .unpack(at, input, is_complete, is_turn, &mut chunks)
             .map_err(|error| error.context(format!("staged object `{key}`")))?;
         let mut state = self.lock();
         state.unpacking -= 1;
@@ -426,8 +433,8 @@ impl Crew {
             }
             drop(spare);
             for part in parts {
-                if let Some(sender) = &*self.quarantine.lock().unwrap_or_else(PoisonError::into_inner) {
-                    self.backlog.fetch_add(part.len() as u64, Ordering::Relaxed);
+                if let Some(sender) = &*self.to_state.lock().unwrap_or_else(PoisonError::into_inner) {
+                    self.backlog.fetch_add(part.length(), Ordering::Relaxed);
                     // Nobody listens only when the run has failed already.
                     let _ = sender.send(part);
                 }
@@ -513,7 +520,7 @@ impl Crew {
 
     fn close(&self) {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.quarantine.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.to_state.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.wake.notify_all();
         self.room.notify_waiters();
     }

@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use arrow::array::{Array, AsArray};
 use bytes::Bytes;
+use serde_json::value::RawValue;
 
 use super::book::SchemaBook;
 use super::chunk::{ChunkRows, ChunkRules, TableRows};
+use super::dedupe::Dedupe;
 use super::held::Held;
 use crate::columns::evidence::Evidence;
 use crate::domain::counts::Counts;
@@ -73,7 +76,8 @@ pub struct Gather {
     by_name: HashMap<(Arc<TableName>, Day), usize>,
     waiting_bytes: u64,
     group_bytes: u64,
-    identities: HashSet<u128>,
+    /// Which rows are left out since their id was there.
+    pub dedupe: Dedupe,
     /// Counts per object of the shard.
     pub objects: Vec<Counts>,
     /// Tallies per table.
@@ -82,9 +86,29 @@ pub struct Gather {
     pub held: Held,
 }
 
+/// What goes to the state bucket while a shard is read.
+#[derive(Debug)]
+pub enum ToState {
+    /// A part of the quarantine.
+    Quarantine(Bytes),
+    /// Ids that later shards have to know.
+    Ids(Bytes),
+}
+
+impl ToState {
+    /// How many bytes it has.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            ToState::Quarantine(bytes) | ToState::Ids(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
 /// A slice of a chunk's table that goes to a stream.
 struct Part {
     stream: usize,
+    name: Arc<TableName>,
     rows: TableRows,
     is_over: bool,
     /// Rows and bytes of the part that were passed, and that were handed on.
@@ -108,6 +132,13 @@ impl Part {
         })
     }
 
+    /// The rescue column's text of the row where the walk stands.
+    fn rescued(&self, rescue_column: &str) -> Option<&str> {
+        let TableRows::Columns(columns) = &self.rows else { return None };
+        let column = columns.column_by_name(rescue_column)?.as_string_opt::<i32>()?;
+        (self.row < column.len() && column.is_valid(self.row)).then(|| column.value(self.row))
+    }
+
     /// Passes the row over without handing it on; what came before it must have been taken.
     fn skip(&mut self, length: usize) {
         self.row += 1;
@@ -123,6 +154,7 @@ impl Gather {
         row_group_size: u64,
         max_tables: usize,
         event_tables: BTreeSet<TableName>,
+        dedupe: Dedupe,
         held: Held,
     ) -> Gather {
         let book = Arc::clone(&rules.book);
@@ -141,7 +173,7 @@ impl Gather {
             by_name: HashMap::new(),
             waiting_bytes: 0,
             group_bytes: 0,
-            identities: HashSet::new(),
+            dedupe,
             objects: vec![Counts::default(); held.objects()],
             tables: BTreeMap::new(),
             held,
@@ -156,11 +188,11 @@ impl Gather {
     }
 
     /// Accounts for a chunk. `step` gets what is to be done with which stream, in order; what comes back are parts of the
-    /// quarantine, and the chunk's buffer.
-    pub fn take(&mut self, mut chunk: ChunkRows, step: &mut impl FnMut(usize, Step)) -> Result<(Vec<Bytes>, Vec<u8>)> {
+    /// quarantine and ids for the state bucket, and the chunk's buffer.
+    pub fn take(&mut self, mut chunk: ChunkRows, step: &mut impl FnMut(usize, Step)) -> Result<(Vec<ToState>, Vec<u8>)> {
         let object = chunk.object;
         let (tables, order) = (std::mem::take(&mut chunk.tables), std::mem::take(&mut chunk.order));
-        let (evidence, rescued) = (std::mem::take(&mut chunk.evidence), std::mem::take(&mut chunk.rescued));
+        let (evidence, mut rescued) = (std::mem::take(&mut chunk.evidence), std::mem::take(&mut chunk.rescued));
         let mut parts = Vec::with_capacity(tables.len());
         let mut over: HashSet<Arc<TableName>> = HashSet::new();
         for table in tables {
@@ -169,7 +201,8 @@ impl Gather {
                 over.insert(Arc::clone(&table.name));
             }
             let stream = if is_over { usize::MAX } else { self.stream(&table.name, table.sync, table.day) };
-            parts.push(Part { stream, rows: table.rows, is_over, row: 0, byte: 0, row_done: 0, byte_done: 0 });
+            let name = table.name;
+            parts.push(Part { stream, name, rows: table.rows, is_over, row: 0, byte: 0, row_done: 0, byte_done: 0 });
         }
         let mut total = chunk.counts;
         for row in order {
@@ -179,14 +212,21 @@ impl Gather {
                 continue;
             }
             let length = row.length as usize + 1;
-            let is_duplicate = row.identity.is_some_and(|identity| !self.identities.insert(identity));
+            let is_duplicate = match row.identity {
+                Some(id) => self.dedupe.is_duplicate(&part.name, id)?,
+                None => false,
+            };
             if is_duplicate {
                 let stream = part.stream;
                 if let Some(rows) = part.take() {
                     step(stream, Step::Rows(rows));
                 }
+                if let Some(counts) = rescued.get_mut(part.name.as_ref()) {
+                    forget_rescued(counts, part.rescued(self.book.rescue_column()));
+                }
                 part.skip(length);
                 total.duplicates += 1;
+                total.repaired -= u64::from(row.is_repaired);
                 continue;
             }
             part.row += 1;
@@ -236,8 +276,9 @@ impl Gather {
         if let Some(object) = self.objects.get_mut(object) {
             *object += total;
         }
-        let parts = self.held.take(&mut chunk)?;
-        Ok((parts, chunk.bytes))
+        let mut to_state: Vec<ToState> = self.held.take(&mut chunk)?.into_iter().map(ToState::Quarantine).collect();
+        to_state.extend(self.dedupe.take_new(false).map(ToState::Ids));
+        Ok((to_state, chunk.bytes))
     }
 
     fn accepts(&mut self, table: &TableName) -> bool {
@@ -307,6 +348,21 @@ impl Gather {
         if let Some(stream) = self.streams.get_mut(largest) {
             self.group_bytes -= stream.group_bytes;
             stream.group_bytes = 0;
+        }
+    }
+}
+
+/// Takes the values of a row that does not land out of its chunk's counts.
+fn forget_rescued(counts: &mut BTreeMap<String, u64>, rescued: Option<&str>) {
+    let pointers = rescued.and_then(|text| serde_json::from_str::<BTreeMap<String, &RawValue>>(text).ok());
+    for pointer in pointers.unwrap_or_default().into_keys() {
+        // Beyond the pointers that are told apart, all are counted as one.
+        let counted = if counts.contains_key(&pointer) { pointer } else { String::new() };
+        if let Some(count) = counts.get_mut(&counted) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(&counted);
+            }
         }
     }
 }

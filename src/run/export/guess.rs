@@ -1,6 +1,7 @@
 //! The schemas that a run begins with: the registry's, and what the heads of some objects show beside it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::Export;
 use super::chunk::ChunkInput;
@@ -9,7 +10,7 @@ use crate::columns::evidence::Evidence;
 use crate::columns::pin::decide;
 use crate::domain::error::{Error, Result};
 use crate::domain::schema::TableSchema;
-use crate::domain::settings::{CHUNK_BYTES, NewColumns};
+use crate::domain::settings::{CHUNK_BYTES, NewColumns, Run};
 use crate::domain::table::TableName;
 use crate::records::json::Tape;
 use crate::records::reader::{Place, Reader, Visit};
@@ -32,7 +33,7 @@ impl Export<'_> {
         let (most_objects, bytes) = if knows_tables { ORDINARY_DAY } else { FIRST_DAY };
         let mut looker = Looker {
             export: self,
-            router: Router::new(std::sync::Arc::new(self.rules())),
+            router: Router::new(Arc::new(self.rules())),
             folder: None,
             evidence: BTreeMap::new(),
             failure: None,
@@ -73,7 +74,8 @@ impl Export<'_> {
         most: usize,
     ) -> Result<Vec<ChunkInput>> {
         let mut body = ResumingBody::new(staging.clone(), object.clone());
-        let mut unpacker = Unpacker::new(&self.settings.staging, CHUNK_BYTES, object.size);
+        let run = Run { chunk_bytes: CHUNK_BYTES, ..self.settings.run.clone() };
+        let mut unpacker = Unpacker::new(&self.settings.staging, &run, object.size, Arc::clone(self.scratch));
         let mut chunks = Vec::new();
         let mut left = most;
         // One chunk is enough of an object that was packed far better than most.
@@ -85,7 +87,7 @@ impl Export<'_> {
             let is_complete = (most - left) as u64 == object.size;
             let mut input = vec![bytes];
             // Damage shows in the export, by name; here it only ends the look.
-            while !unpacker.unpack(0, std::mem::take(&mut input), is_complete, &mut chunks).unwrap_or(true)
+            while !unpacker.unpack(0, std::mem::take(&mut input), is_complete, true, &mut chunks).unwrap_or(true)
                 && unpacker.has_more()
                 && chunks.is_empty()
             {}
@@ -136,7 +138,7 @@ impl Looker<'_, '_> {
 impl Visit for Looker<'_, '_> {
     fn record(&mut self, _: Place, tape: &mut Tape, text: &[u8], _: bool, _: &[u8]) {
         let Routed::Row(route) = self.router.route(tape, text, self.folder) else { return };
-        let Some(name) = self.router.table(route.table).map(|table| std::sync::Arc::clone(&table.name)) else { return };
+        let Some(name) = self.router.table(route.table).map(|table| Arc::clone(&table.name)) else { return };
         if self.evidence.len() >= self.export.settings.run.max_tables && !self.evidence.contains_key(name.as_ref()) {
             return;
         }

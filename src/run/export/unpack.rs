@@ -1,14 +1,18 @@
 //! One staged object on its way from packed bytes to chunks of whole lines.
 
 use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::chunk::{ChunkInput, Oversize};
+use super::scratch::{Scratch, ScratchFile};
 use crate::domain::error::{Error, Result};
-use crate::domain::settings::Staging;
-use crate::records::decode::{DecodeLimits, Decoder, Kind};
+use crate::domain::settings::{Run, Staging};
+use crate::records::decode::{Damage, DecodeLimits, Decoder, Kind};
 use crate::records::lines::{Chunk, LongReason, Splitter};
+use crate::records::parquet::{Fault, RowChunk, RowLimits, RowReader, Source};
 use crate::records::reader::Place;
 use crate::records::route::Reason;
 
@@ -16,7 +20,12 @@ use crate::records::route::Reason;
 pub const DAMAGED: &str = "is damaged";
 
 /// Unpacks an object and splits it into chunks, as much at a time as the caller has room for.
+///
+/// Parquet, which is read from its end, goes to scratch until it is there whole.
 pub struct Unpacker {
+    scratch: Arc<Scratch>,
+    limits: RowLimits,
+    parquet: Option<Parquet>,
     decoder: Decoder,
     splitter: Splitter,
     input: VecDeque<Bytes>,
@@ -25,12 +34,45 @@ pub struct Unpacker {
     has_more: bool,
 }
 
+/// An object that is Parquet.
+struct Parquet {
+    /// What came of it, until all has.
+    coming: Option<ScratchFile>,
+    reader: Option<RowReader>,
+    next_number: u32,
+}
+
+/// A whole object on scratch.
+struct OnScratch(ScratchFile);
+
+impl Source for OnScratch {
+    fn length(&self) -> u64 {
+        self.0.length()
+    }
+
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, into)
+    }
+}
+
+/// What part of the memory a staged Parquet object's pages may take; one object is read at a time.
+const PARQUET_SHARE: u64 = 4;
+
 impl Unpacker {
-    /// For one object of `size` staged bytes, in chunks of about `chunk_bytes`.
+    /// For one object of `size` staged bytes, in chunks of about `run.chunk_bytes`.
     #[must_use]
-    pub fn new(staging: &Staging, chunk_bytes: usize, size: u64) -> Unpacker {
+    pub fn new(staging: &Staging, run: &Run, size: u64, scratch: Arc<Scratch>) -> Unpacker {
         let limits = DecodeLimits { max_object_bytes: staging.max_object_bytes, max_ratio: staging.max_ratio };
+        let chunk_bytes = run.chunk_bytes;
         Unpacker {
+            scratch,
+            limits: RowLimits {
+                decode: limits,
+                max_record_bytes: staging.max_record_len(),
+                chunk_bytes,
+                memory: run.memory_budget / PARQUET_SHARE,
+            },
+            parquet: None,
             decoder: Decoder::new(limits, size),
             splitter: Splitter::new(chunk_bytes, staging.max_record_len()),
             input: VecDeque::new(),
@@ -43,6 +85,36 @@ impl Unpacker {
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.has_more
+    }
+
+    fn unpack_parquet(&mut self, object: usize, is_complete: bool, is_turn: bool, out: &mut Vec<ChunkInput>) -> Result<bool> {
+        let Some(parquet) = &mut self.parquet else { return Err(Error::bug("an object is no Parquet, please report it")) };
+        if let Some(coming) = &mut parquet.coming {
+            for bytes in self.input.drain(..) {
+                keep(&self.scratch, coming, &bytes)?;
+            }
+        }
+        self.has_more = is_complete && is_turn;
+        if !self.has_more {
+            return Ok(false);
+        }
+        if let Some(whole) = parquet.coming.take() {
+            let reader = RowReader::open(Arc::new(OnScratch(whole)), self.limits);
+            parquet.reader = Some(reader.map_err(|error| fault(&self.scratch, error))?);
+        }
+        let Some(reader) = &mut parquet.reader else { return Err(Error::bug("a Parquet object is gone, please report it")) };
+        let chunk = reader.next_chunk().map_err(|error| fault(&self.scratch, error))?;
+        let is_last = chunk.last;
+        out.push(row_chunk(object, parquet.next_number, chunk));
+        parquet.next_number += 1;
+        self.has_more = !is_last;
+        Ok(is_last)
+    }
+
+    /// Whether it holds back until it is its object's turn, however much there is to do.
+    #[must_use]
+    pub fn waits_for_turn(&self) -> bool {
+        self.parquet.is_some()
     }
 
     /// Takes the buffer of a chunk that is done with out of `spare`, for a later chunk.
@@ -65,9 +137,20 @@ impl Unpacker {
 
     /// Takes staged bytes and unpacks until a chunk is ready or the bytes are used up; whether that was the object's last chunk.
     ///
-    /// `is_complete` says that no more input follows. A damaged object is an error (vendor).
-    pub fn unpack(&mut self, object: usize, input: Vec<Bytes>, is_complete: bool, out: &mut Vec<ChunkInput>) -> Result<bool> {
+    /// `is_complete` says that no more input follows, `is_turn` that the object's chunks are the next ones in input order. A damaged object
+    /// is an error (vendor).
+    pub fn unpack(
+        &mut self,
+        object: usize,
+        input: Vec<Bytes>,
+        is_complete: bool,
+        is_turn: bool,
+        out: &mut Vec<ChunkInput>,
+    ) -> Result<bool> {
         self.input.extend(input);
+        if self.parquet.is_some() {
+            return self.unpack_parquet(object, is_complete, is_turn, out);
+        }
         let before = out.len();
         loop {
             while let Some(chunk) = self.splitter.take() {
@@ -94,7 +177,11 @@ impl Unpacker {
                     self.input.pop_front();
                 }
                 if self.decoder.kind() == Some(Kind::Parquet) {
-                    return Err(Error::vendor("it is Parquet, which is not yet supported as staged input, stage NDJSON"));
+                    let first = std::mem::take(room);
+                    let mut coming = self.scratch.create()?;
+                    keep(&self.scratch, &mut coming, &first)?;
+                    self.parquet = Some(Parquet { coming: Some(coming), reader: None, next_number: 0 });
+                    return self.unpack_parquet(object, is_complete, is_turn, out);
                 }
                 self.splitter.set_origin(self.decoder.dropped_bytes());
             } else if is_complete {
@@ -108,7 +195,43 @@ impl Unpacker {
     }
 }
 
-fn damaged(damage: &crate::records::decode::Damage) -> Error {
+/// Keeps staged bytes on scratch.
+fn keep(scratch: &Scratch, coming: &mut ScratchFile, bytes: &[u8]) -> Result<()> {
+    if !scratch.has_room(bytes.len() as u64) {
+        return Err(Error::vendor(
+            "it is Parquet and larger than what is free on scratch, stage smaller objects, give the function more ephemeral storage, or raise `run.scratch_budget`",
+        ));
+    }
+    scratch.append(coming, bytes)
+}
+
+fn fault(scratch: &Scratch, fault: Fault) -> Error {
+    match fault {
+        Fault::Damage(damage) => damaged(&damage),
+        Fault::Source(error) => scratch.unusable(error),
+    }
+}
+
+fn row_chunk(object: usize, number: u32, chunk: RowChunk) -> ChunkInput {
+    let oversize = chunk.long.map(|long| Oversize {
+        place: Place { line: chunk.first_row, offset: chunk.offset },
+        reason: Reason::TooLarge,
+        head: long.head,
+        whole: (long.length, long.sha256),
+    });
+    ChunkInput {
+        object,
+        number,
+        last: chunk.last,
+        bytes: chunk.bytes,
+        first_line: chunk.first_row,
+        offset: chunk.offset,
+        is_elements: false,
+        oversize,
+    }
+}
+
+fn damaged(damage: &Damage) -> Error {
     Error::vendor(format!("it {DAMAGED}: {damage}"))
 }
 
@@ -145,11 +268,13 @@ mod tests {
         let text = "[staging]\ns3_bucket = \"stg\"\n[state]\ns3_bucket = \"sta\"\n[[destination]]\nname = \"acme\"\ns3_bucket = \"cus\"\n";
         let settings = crate::config::parse(text, &crate::config::Environment::default()).unwrap();
         let object = "{\"event_name\":\"a\"}\n".repeat(10_000);
-        let mut unpacker = Unpacker::new(&settings.staging, 4096, object.len() as u64);
+        let scratch = Arc::new(Scratch::open(&std::env::temp_dir(), settings.run.scratch_budget).unwrap());
+        let run = Run { chunk_bytes: 4096, ..settings.run };
+        let mut unpacker = Unpacker::new(&settings.staging, &run, object.len() as u64, scratch);
         let mut chunks = Vec::new();
         let mut input = vec![Bytes::from(object.clone())];
         let mut calls = 0;
-        while !unpacker.unpack(0, std::mem::take(&mut input), true, &mut chunks).unwrap() {
+        while !unpacker.unpack(0, std::mem::take(&mut input), true, true, &mut chunks).unwrap() {
             calls += 1;
             assert!(calls < 1_000, "it goes round in circles");
         }

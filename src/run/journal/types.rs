@@ -103,6 +103,12 @@ pub struct ShardDone {
     pub unattributed: u64,
     /// Keys of the quarantine's parts in the state bucket.
     pub quarantine: Vec<String>,
+    /// Keys of the ids that the shard was the first to see (`dedupe`), where later shards have to know them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<String>,
+    /// The key of the list of its duplicates, where a second pass may have to know them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicates: Option<String>,
     /// What the answer should say, such as a file that ended early because scratch was full.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
