@@ -1,6 +1,8 @@
 """What the scripts share: where things are, free ports, and processes that end with the script whatever happens."""
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -65,17 +67,26 @@ def running(argv, log, env, port=None, seconds=20):
             cwd=ROOT,
             start_new_session=True,
         )
+    # unittest cleans up after no SystemExit in a class's set-up: what it was to end then ends with the script.
+    end_it = functools.partial(end, process)
+    atexit.register(end_it)
     try:
         if port:
             wait_for_port(process, port, log, seconds)
         yield process
     finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-                break
+        end_it()
+        atexit.unregister(end_it)
+
+
+def end(process):
+    """Ends a process and its group, politely first."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+            break
 
 
 def wait_for_port(process, port, log, seconds):
