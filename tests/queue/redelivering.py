@@ -55,6 +55,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             upstream.request("POST", self.path, body, headers)
             response = upstream.getresponse()
             answer, status, kind = response.read(), response.status, response.headers.get("Content-Type", "")
+        except (OSError, http.client.HTTPException):
+            # The connection breaks here too, and the client asks again.
+            self.close_connection = True
+            return
         finally:
             upstream.close()
         if status == 200 and self.headers.get("X-Amz-Target") == "AmazonSQS.ReceiveMessage":
@@ -63,7 +67,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(answer)
+        with contextlib.suppress(OSError):  # a client that has gone has given up
+            self.wfile.write(answer)
 
     def log_message(self, *_):
         pass
