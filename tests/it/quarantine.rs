@@ -105,7 +105,8 @@ async fn each_run_of_a_day_has_a_quarantine_of_its_own_and_the_latest_is_shown()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn corrected_records_are_replayed_once_into_an_open_day_each_to_its_table() {
-    let lab = lab_with_rejects().await;
+    let mut lab = lab_with_rejects().await;
+    lab.settings(CONFIGURATION);
     lab.stage_lines("events/2026-01-15/aliases/x.ndjson", &["{\"alias\":", r#"{"alias":"a"}"#]).await;
     assert_eq!(lab.run("2026-01-15").await[0].counts.quarantined, 4);
     let (_, out, _) = dayport(&lab, &["quarantine", "show", "acme", "--date", "2026-01-15", "--output", "json"]).await;

@@ -390,7 +390,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(16))]
 
         /// Small numbers, so that ids stand side by side in table, block and filter, and the edges (0, 1, the greatest) come up.
         #[test]
