@@ -4,6 +4,8 @@ mod answer;
 #[cfg(feature = "lambda")]
 mod function;
 mod invocation;
+mod job;
+mod work;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -26,7 +28,9 @@ use crate::run::driver::{Asked, Rim, Stores, run_day};
 use crate::run::due::{Due, due_days};
 use crate::run::lanes::{LANES, bounded};
 use crate::store::ports::Read;
+use crate::store::queue::{Message, is_same_queue};
 use crate::store::s3::{Address, Clients, RequestOptions, S3Bucket, Side};
+use crate::store::sqs::SqsQueue;
 use crate::trigger::Request;
 use aws_credential_types::provider::SharedCredentialsProvider;
 
@@ -45,6 +49,7 @@ pub struct Services {
     state: S3Bucket,
     customers: BTreeMap<String, S3Bucket>,
     signers: BTreeMap<String, SharedCredentialsProvider>,
+    work: Option<SqsQueue>,
     clients: Clients,
     now_millis: Box<dyn Fn() -> i64 + Send + Sync>,
     panic_on_object: Option<String>,
@@ -67,6 +72,7 @@ impl Services {
             state: clients.state(&settings.state),
             customers: settings.destinations.iter().map(customer).collect(),
             signers,
+            work: settings.run.work_queue_url.as_deref().map(|url| clients.queue(url)),
             clients: clients.clone(),
             settings,
             now_millis: Box::new(now_millis),
@@ -177,7 +183,8 @@ impl Turn<'_> {
 }
 
 /// Does what a request asks for, and answers with every run, in the order in which they were tried: by hand the oldest day first, on one
-/// day in the order of the configuration; for a schedule what is open first, then what was missed, then the trigger's own day.
+/// day in the order of the configuration; for a schedule what is open first, then what was missed, then the trigger's own day. With a work
+/// queue, a schedule's runs and those of several destinations or days are sent there instead, and answered `queued`.
 ///
 /// Each run is tried, whatever became of those before it. Where any failed, the answer comes with the failure to report. Nothing is
 /// begun where the request names a destination that isn't there, or the invocation's time is too short for the lease.
@@ -192,6 +199,9 @@ pub async fn handle(
         // Lambda's timeouts are whole seconds; the deadline was made a moment ago.
         config::check_timeout(settings, Duration::from_secs(limit.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)))?;
     }
+    if let Request::Messages { queue, messages } = request {
+        return Box::pin(taken(services, queue, messages, invocation, watcher)).await;
+    }
     if let Request::Check { destination: name } = request {
         let report = services.check(named(name, &settings.destinations)?).await?;
         return match report.failure() {
@@ -204,15 +214,59 @@ pub async fn handle(
         turns = covered(&services.state, settings, turns).await;
     }
     let force = matches!(request, Request::Days { force: true, .. }).then(|| invocation.id());
-    let margin = settings.run.deadline_margin;
-    let runs =
-        drive(&turns, margin, invocation, watcher, async |turn: &Turn<'_>| services.run(turn, force, invocation, watcher).await)
-            .await;
+    let is_scheduled = matches!(request, Request::Scheduled { .. });
+    // Without a deadline everything gets its turn: there is nothing to hand on.
+    let queue = services.work.as_ref().filter(|_| invocation.limit().is_some());
+    let runs = match queue {
+        Some(queue) if is_scheduled || turns.len() > 1 => work::queue_up(queue, &turns, force, is_scheduled).await,
+        _ => {
+            let run = async |turn: &Turn<'_>| services.run(turn, force, invocation, watcher).await;
+            let mut runs = drive(&turns, settings.run.deadline_margin, invocation, watcher, run).await;
+            if let (Some(queue), [turn], [answer]) = (queue, turns.as_slice(), runs.as_mut_slice())
+                && answer.state == RunOutcome::Continued
+            {
+                answer.notes.push(match work::go_on(queue, turn, force).await {
+                    Ok(()) => "it goes on by the work queue".to_owned(),
+                    Err(error) => format!("call again, since the work queue did not take it: {error}"),
+                });
+            }
+            runs
+        }
+    };
     let answer = Answer { runs, ..Answer::default() };
     match answer.failure() {
         None => Ok(answer),
         Some(error) => Err(Failure { error, answer: Some(answer) }),
     }
+}
+
+/// Does what messages of a queue ask for; which of them come back is part of the answer.
+///
+/// Fails with kind `Vendor` where it is no queue of ours. A run that fails does not fail the invocation: the message would come back.
+async fn taken(
+    services: &Services,
+    queue: &str,
+    messages: &[Message],
+    invocation: &Invocation,
+    watcher: &dyn Watcher,
+) -> Result<Answer, Failure> {
+    let Some(work) = services.work.as_ref().filter(|work| is_same_queue(queue, work.url())) else {
+        let shown = queue.escape_debug();
+        let error = format!(
+            "the messages come from the queue `{shown}`, which the configuration does not name, write its URL as `work_queue_url` in `[run]`"
+        );
+        return Err(Error::vendor(error).into());
+    };
+    let mut answer = Answer::of_messages(Vec::new());
+    for message in messages {
+        let run = async |turn: &Turn<'_>, force: Option<&str>| services.run(turn, force, invocation, watcher).await;
+        let taken = work::take(work, services.settings(), message, invocation, watcher, run).await;
+        answer.runs.extend(taken.answer);
+        if !taken.is_done {
+            answer.failed_messages.get_or_insert_default().push(message.id.clone());
+        }
+    }
+    Ok(answer)
 }
 
 /// The runs that a request names, in their order.
@@ -222,7 +276,7 @@ fn turns<'s>(settings: &'s Settings, request: &Request) -> Result<Vec<Turn<'s>>>
     let names: &[String] = match request {
         Request::Scheduled { destination, .. } => destination.as_slice(),
         Request::Days { destinations, .. } => destinations,
-        Request::Check { .. } => return Ok(Vec::new()),
+        Request::Check { .. } | Request::Messages { .. } => return Ok(Vec::new()),
     };
     for name in names {
         named(name, &settings.destinations)?;

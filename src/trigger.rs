@@ -6,11 +6,12 @@ use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
 use crate::domain::settings::Destination;
 use crate::domain::spelling::nearest;
+use crate::store::queue::Message;
 
 /// The most days that one event may name.
 const MOST_DAYS: i64 = 400;
 /// What the events that work look like, for the messages of those that don't.
-const EXPECTED: &str = "expected is an EventBridge rule's or Scheduler's event (`{\"time\":\"2026-01-16T03:00:00Z\"}`, with `destination` if you like), or days by hand (`{\"date\":\"2026-01-15\"}` or `{\"from\":\"2026-01-01\",\"to\":\"2026-01-15\"}`, with `destination` and `force` if you like), or a connection test (`{\"check\":\"acme\"}`)";
+const EXPECTED: &str = "expected is an EventBridge rule's or Scheduler's event (`{\"time\":\"2026-01-16T03:00:00Z\"}`, with `destination` if you like), or days by hand (`{\"date\":\"2026-01-15\"}` or `{\"from\":\"2026-01-01\",\"to\":\"2026-01-15\"}`, with `destination` and `force` if you like), or a connection test (`{\"check\":\"acme\"}`), or messages of a queue that Lambda hands over";
 const SCHEDULER_FIELDS: [&str; 2] = ["time", "destination"];
 const BY_HAND_FIELDS: [&str; 5] = ["date", "from", "to", "destination", "force"];
 
@@ -40,19 +41,26 @@ pub enum Request {
         /// Its name.
         destination: String,
     },
+    /// Messages of a queue that triggers the function.
+    Messages {
+        /// The queue's ARN.
+        queue: String,
+        /// The messages, at least one.
+        messages: Vec<Message>,
+    },
 }
 
 impl Request {
     /// What an event asks for, decided by its fields (CONTRACT.md §7).
     ///
     /// Fails with kind `Vendor` when it is none of the forms, or has a field, date or range that does not fit its form: there is no
-    /// event for which nothing is done. SQS events are not taken yet.
+    /// event for which nothing is done.
     pub fn from_event(event: &Value) -> Result<Request> {
         let Some(fields) = event.as_object() else {
             return Err(unexpected(&format!("is {}", kind_of(event))));
         };
         if let Some(records) = fields.get("Records") {
-            return Err(unexpected_records(records));
+            return from_queue(records);
         }
         if let Some(name) = fields.get("check") {
             check_fields(fields, &["check"])?;
@@ -84,7 +92,7 @@ impl Request {
                 Day::from_epoch_micros(*time).map(|day| day.plus_days(-lag)).into_iter().collect()
             }
             Request::Days { from, to, .. } => from.up_to(*to).collect(),
-            Request::Check { .. } => Vec::new(),
+            Request::Check { .. } | Request::Messages { .. } => Vec::new(),
         }
     }
 }
@@ -93,14 +101,37 @@ fn unexpected(what: &str) -> Error {
     Error::vendor(format!("the event {what}: {EXPECTED}"))
 }
 
-fn unexpected_records(records: &Value) -> Error {
+/// The event of an SQS event source mapping (AWS Lambda Developer Guide, "Using Lambda with Amazon SQS"): messages of one queue.
+fn from_queue(records: &Value) -> Result<Request> {
     let source = records.pointer("/0/eventSource").or_else(|| records.pointer("/0/EventSource")).and_then(Value::as_str);
     match source {
-        Some("aws:sqs") => unexpected("comes from SQS, which is not yet supported"),
-        Some("aws:s3") => unexpected("is a notification of S3 itself, which would start a run an object"),
-        Some(source) => unexpected(&format!("comes from `{}`", printable(source))),
-        None => unexpected("has `Records` without a source"),
+        Some("aws:sqs") => {}
+        Some("aws:s3") => return Err(unexpected("is a notification of S3 itself, which would start a run an object")),
+        Some(source) => return Err(unexpected(&format!("comes from `{}`", printable(source)))),
+        None => return Err(unexpected("has `Records` without a source")),
     }
+    let mut queue: Option<&str> = None;
+    let mut messages = Vec::new();
+    for record in records.as_array().into_iter().flatten() {
+        let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
+        let number = |name: &str| text(&format!("/attributes/{name}")).and_then(|number| number.parse::<i64>().ok());
+        let of_queue = text("/eventSourceARN").filter(|arn| *queue.get_or_insert(*arn) == *arn);
+        let named = text("/messageId").zip(text("/receiptHandle")).zip(text("/body"));
+        let sent = number("SentTimestamp").zip(number("ApproximateReceiveCount"));
+        let (Some(((id, receipt), body)), Some((sent_millis, receives)), Some(_)) = (named, sent, of_queue) else {
+            return Err(unexpected(
+                "comes from SQS and a record of it lacks `messageId`, `receiptHandle`, `body`, `eventSourceARN` or the attributes `SentTimestamp` and `ApproximateReceiveCount`",
+            ));
+        };
+        messages.push(Message {
+            id: id.to_owned(),
+            receipt: receipt.to_owned(),
+            body: body.to_owned(),
+            sent_millis,
+            receives: u32::try_from(receives).unwrap_or(u32::MAX),
+        });
+    }
+    Ok(Request::Messages { queue: queue.unwrap_or_default().to_owned(), messages })
 }
 
 /// The event of an `EventBridge` rule. Its envelope is AWS's and may grow, so further fields are fine.
@@ -401,6 +432,33 @@ mod tests {
     }
 
     #[test]
+    fn messages_of_one_queue_are_handed_over_whole() {
+        let record = |id: &str, queue: &str| {
+            json!({
+                "messageId": id, "receiptHandle": format!("r-{id}"), "body": "{}", "messageAttributes": {}, "awsRegion": "eu-west-1",
+                "attributes": {"ApproximateReceiveCount": "2", "SentTimestamp": "1768478400123", "SenderId": "s"},
+                "eventSource": "aws:sqs", "eventSourceARN": format!("arn:aws:sqs:eu-west-1:1:{queue}"),
+            })
+        };
+        let event = json!({"Records": [record("a", "q"), record("b", "q")]});
+        let message = |id: &str| Message {
+            id: id.to_owned(),
+            receipt: format!("r-{id}"),
+            body: "{}".to_owned(),
+            sent_millis: 1_768_478_400_123,
+            receives: 2,
+        };
+        let messages = vec![message("a"), message("b")];
+        let expected = Request::Messages { queue: "arn:aws:sqs:eu-west-1:1:q".to_owned(), messages };
+        assert_eq!(Request::from_event(&event).unwrap(), expected);
+        let mut without_time = event.clone();
+        without_time["Records"][1]["attributes"].as_object_mut().unwrap().remove("SentTimestamp");
+        for wrong in [without_time, json!({"Records": [record("a", "q"), record("b", "other")]})] {
+            assert!(Request::from_event(&wrong).unwrap_err().message().contains("a record of it lacks"), "{wrong}");
+        }
+    }
+
+    #[test]
     fn the_day_is_the_triggers_utc_date_minus_the_lag() {
         let (plain, own_lag) = (destination(None), destination(Some(3)));
         let at = |time: &str| Request::from_event(&json!({ "time": time })).unwrap();
@@ -462,7 +520,10 @@ mod tests {
                 json!({"check": "acme", "date": "2026-01-15"}),
                 "the event has an unknown field `date`, did you mean `check`?: EXPECTED",
             ),
-            (json!({"Records": [{"eventSource": "aws:sqs"}]}), "the event comes from SQS, which is not yet supported: EXPECTED"),
+            (
+                json!({"Records": [{"eventSource": "aws:sqs"}]}),
+                "the event comes from SQS and a record of it lacks `messageId`, `receiptHandle`, `body`, `eventSourceARN` or the attributes `SentTimestamp` and `ApproximateReceiveCount`: EXPECTED",
+            ),
             (
                 json!({"Records": [{"eventSource": "aws:s3"}]}),
                 "the event is a notification of S3 itself, which would start a run an object: EXPECTED",

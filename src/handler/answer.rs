@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
 
 use crate::access::check::Report;
 use crate::domain::error::{Error, Kind};
@@ -14,24 +15,51 @@ const MOST_BYTES: usize = 200_000;
 const MOST_CHARACTERS: usize = 2_000;
 
 /// The answer of the function, and of `dayport run --output json` (CONTRACT.md §7).
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// One a destination and day, in the order in which they were run.
     pub runs: Vec<RunAnswer>,
     /// Whether files, or tables too, were left out because the answer would have been too long.
-    #[serde(skip_serializing_if = "is_false")]
     pub truncated: bool,
     /// The report of a connection test, where one was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Report>,
+    /// Where messages were handed over: the ids of those that have to come again. Then it is the whole answer, in the form that an event
+    /// source mapping reads (AWS Lambda Developer Guide, "Implementing partial batch responses").
+    pub failed_messages: Option<Vec<String>>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it by reference")]
-fn is_false(value: &bool) -> bool {
-    !value
+/// One message that has to come again.
+#[derive(Serialize)]
+struct ItemFailure<'a> {
+    #[serde(rename = "itemIdentifier")]
+    id: &'a str,
+}
+
+impl Serialize for Answer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Answer", 3)?;
+        if let Some(ids) = &self.failed_messages {
+            let failures: Vec<ItemFailure<'_>> = ids.iter().map(|id| ItemFailure { id }).collect();
+            object.serialize_field("batchItemFailures", &failures)?;
+            return object.end();
+        }
+        object.serialize_field("runs", &self.runs)?;
+        if self.truncated {
+            object.serialize_field("truncated", &true)?;
+        }
+        if let Some(check) = &self.check {
+            object.serialize_field("check", check)?;
+        }
+        object.end()
+    }
 }
 
 impl Answer {
+    /// The answer to messages that were handed over: the ids of those that have to come again.
+    pub(super) fn of_messages(failed: Vec<String>) -> Answer {
+        Answer { failed_messages: Some(failed), ..Answer::default() }
+    }
+
     /// The answer to a request for a connection test.
     pub(super) fn of_check(report: Report) -> Answer {
         Answer { check: Some(report), ..Answer::default() }
@@ -206,6 +234,16 @@ mod tests {
         assert!(many.truncated && many.runs[0].tables.is_empty());
         assert_eq!(many.runs[0].counts.read, 7, "the rest stays");
         assert!(many.runs[0].manifest.is_some());
+    }
+
+    #[test]
+    fn messages_are_answered_in_the_form_of_a_partial_batch_response_alone() {
+        let json =
+            |ids: &[&str]| serde_json::to_string(&Answer::of_messages(ids.iter().map(ToString::to_string).collect())).unwrap();
+        assert_eq!(json(&[]), r#"{"batchItemFailures":[]}"#);
+        let hostile = "b\"},{\"itemIdentifier\":\"c";
+        let parsed: serde_json::Value = serde_json::from_str(&json(&["a", hostile])).unwrap();
+        assert_eq!(parsed, serde_json::json!({"batchItemFailures": [{"itemIdentifier": "a"}, {"itemIdentifier": hostile}]}));
     }
 
     #[test]

@@ -79,7 +79,67 @@ pub trait Enqueue {
     fn send(&self, body: &str, delay: Duration) -> impl Future<Output = Result<String>> + Send;
 }
 
+/// `sqs:GetQueueAttributes`, and `sqs:SendMessage` on the queue of dead letters.
+pub trait Bury {
+    /// Sends a message to the queue's dead letters (its redrive policy names them). Fails with kind `Vendor` where it has none.
+    fn bury(&self, body: &str) -> impl Future<Output = Result<()>> + Send;
+}
+
 /// All that a queue can be asked.
 pub trait Queue: Receive + Acknowledge + Hold + Enqueue {}
 
 impl<Q: Receive + Acknowledge + Hold + Enqueue> Queue for Q {}
+
+/// Whether an ARN (`arn:aws:sqs:REGION:ACCOUNT:NAME`) and a URL (`https://sqs.REGION.amazonaws.com/ACCOUNT/NAME`) name the same queue.
+#[must_use]
+pub fn is_same_queue(arn: &str, url: &str) -> bool {
+    let of_arn: Vec<&str> = arn.split(':').collect();
+    let ["arn", _, "sqs", region, account, name] = of_arn.as_slice() else { return false };
+    let Some((host, path)) = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')) else { return false };
+    // A host that is not AWS's says nothing of a region.
+    let is_elsewhere = host.contains(".amazonaws.") && !host.split('.').any(|label| label == *region);
+    !is_elsewhere && path.trim_end_matches('/') == format!("{account}/{name}")
+}
+
+/// The URL of another queue in the same account and region, such as a queue's dead letters (SQS Developer Guide: "The dead-letter queue
+/// of a standard queue must also be a standard queue", in the same account and region).
+#[must_use]
+pub(super) fn url_beside(url: &str, arn: &str) -> Option<String> {
+    let (folder, _) = url.trim_end_matches('/').rsplit_once('/')?;
+    let name = arn.rsplit(':').next().filter(|name| !name.is_empty())?;
+    Some(format!("{folder}/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arn_and_a_url_are_of_the_same_queue_by_account_name_and_region() {
+        let arn = "arn:aws:sqs:eu-central-1:123456789012:work";
+        for url in [
+            "https://sqs.eu-central-1.amazonaws.com/123456789012/work",
+            "https://eu-central-1.queue.amazonaws.com/123456789012/work",
+            "http://127.0.0.1:5000/123456789012/work",
+        ] {
+            assert!(is_same_queue(arn, url), "{url}");
+        }
+        for url in [
+            "https://sqs.eu-west-1.amazonaws.com/123456789012/work",
+            "https://sqs.eu-central-1.amazonaws.com/210987654321/work",
+            "https://sqs.eu-central-1.amazonaws.com/123456789012/work-2",
+            "work",
+        ] {
+            assert!(!is_same_queue(arn, url), "{url}");
+        }
+        assert!(!is_same_queue("arn:aws:sns:eu-central-1:123456789012:work", "http://127.0.0.1:5000/123456789012/work"));
+    }
+
+    #[test]
+    fn a_queue_beside_another_has_its_place_and_another_name() {
+        let url = "https://sqs.eu-central-1.amazonaws.com/123456789012/work";
+        let beside = url_beside(url, "arn:aws:sqs:eu-central-1:123456789012:dead");
+        assert_eq!(beside.as_deref(), Some("https://sqs.eu-central-1.amazonaws.com/123456789012/dead"));
+        assert_eq!(url_beside(url, ""), None);
+    }
+}

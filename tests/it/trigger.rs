@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use dayport::domain::run::Day;
+use dayport::store::queue::Message;
 use dayport::trigger::Request;
 
 /// 2026-01-16T03:00:00Z in microseconds since 1970.
@@ -16,6 +17,17 @@ fn scheduled(destination: Option<&str>) -> Request {
 fn days(from: &str, to: &str, destinations: &[&str], force: bool) -> Request {
     let day = |text: &str| text.parse::<Day>().unwrap();
     Request::Days { from: day(from), to: day(to), destinations: destinations.iter().map(ToString::to_string).collect(), force }
+}
+
+fn work() -> Request {
+    let message = Message {
+        id: "059f36b4-87a3-44ab-83d2-661975830a7d".to_owned(),
+        receipt: "AQEBwJnKyrHigUMZj6rYigCgxlaS3SLy0a".to_owned(),
+        body: r#"{"destination":"acme-parquet","date":"2026-01-15"}"#.to_owned(),
+        sent_millis: 1_768_532_400_000,
+        receives: 1,
+    };
+    Request::Messages { queue: "arn:aws:sqs:us-east-1:123456789012:dayport-work".to_owned(), messages: vec![message] }
 }
 
 fn expected() -> Vec<(&'static str, Request)> {
@@ -31,6 +43,7 @@ fn expected() -> Vec<(&'static str, Request)> {
         ("range.json", days("2026-01-14", day, &[], false)),
         ("scheduler-destination.json", scheduled(Some("acme-parquet"))),
         ("scheduler.json", scheduled(None)),
+        ("work.json", work()),
     ]
 }
 
