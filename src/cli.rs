@@ -7,14 +7,16 @@ mod run;
 mod sample;
 mod signals;
 mod terminal;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::config::Environment;
-use crate::domain::error::Result;
+use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
 
 pub use self::terminal::Terminal;
@@ -37,6 +39,9 @@ pub enum Command {
     Check(CheckArguments),
     /// Print what the customer has to allow: the policy of their bucket, key or role
     Policy(PolicyArguments),
+    /// Read again what landed of a day, and compare it with the manifest: existence, size, checksum, rows, columns
+    #[command(after_help = "Example: dayport verify acme --date 2026-01-15")]
+    Verify(VerifyArguments),
     /// Serve S3 from a folder on this machine, for trying things without an account
     Local(LocalArguments),
     /// Make a sample day of staged records
@@ -76,6 +81,23 @@ pub struct CheckArguments {
     /// The destination
     #[arg(value_name = "NAME")]
     pub destination: String,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// `dayport verify`.
+#[derive(Args, Debug)]
+pub struct VerifyArguments {
+    /// The destination
+    #[arg(value_name = "NAME")]
+    pub destination: String,
+    /// The committed day, such as 2026-01-15
+    #[arg(long, value_name = "DAY")]
+    pub date: Day,
     /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
     #[arg(long, value_name = "FILE")]
     pub config: Option<String>,
@@ -172,6 +194,7 @@ pub async fn perform(arguments: Arguments, environment: &Environment, terminal: 
         Command::Run(arguments) => run::run(&arguments, environment, terminal).await,
         Command::Check(arguments) => check::check(&arguments, environment, terminal).await,
         Command::Policy(arguments) => policy::print(&arguments, environment, terminal).await,
+        Command::Verify(arguments) => verify::verify(&arguments, environment, terminal).await,
         Command::Local(arguments) => local::serve(arguments, environment, terminal).await,
         Command::Sample(arguments) => sample::stage(&arguments, terminal).await,
     };
@@ -185,6 +208,12 @@ pub async fn perform(arguments: Arguments, environment: &Environment, terminal: 
 
 /// The exit code of a command, or the error to print.
 type Outcome = Result<ExitCode>;
+
+/// A value as one line of JSON.
+fn json_line(value: &impl Serialize) -> Result<String> {
+    let json = serde_json::to_string(value);
+    Ok(json.map_err(|error| Error::bug("the answer is no JSON, please report it").with_source(error))? + "\n")
+}
 
 #[cfg(test)]
 mod tests {
@@ -222,7 +251,7 @@ mod tests {
             ("dayport check", ErrorKind::MissingRequiredArgument),
             ("dayport policy acme --kms --trust", ErrorKind::ArgumentConflict),
             ("dayport policy acme --output yaml", ErrorKind::InvalidValue),
-            ("dayport verify acme", ErrorKind::InvalidSubcommand),
+            ("dayport verify acme", ErrorKind::MissingRequiredArgument),
         ] {
             assert_eq!(parsed(line).err(), Some(expected), "{line}");
         }

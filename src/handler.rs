@@ -3,6 +3,7 @@
 mod answer;
 #[cfg(feature = "lambda")]
 mod function;
+mod inspect;
 mod invocation;
 mod job;
 mod work;

@@ -1,4 +1,6 @@
-//! What people and alarms read: log lines that are counted, and an answer as text.
+//! What people and alarms read: log lines that are counted, and answers as text.
 
 pub mod metrics;
 pub mod progress;
+pub mod table;
+pub mod verify;

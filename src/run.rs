@@ -32,5 +32,6 @@ mod races;
 pub mod registry;
 #[cfg(test)]
 mod testing;
+pub mod verify;
 #[cfg(test)]
 mod whole_days;

@@ -2,9 +2,8 @@
 
 use std::process::{self, ExitCode};
 
-use super::{CheckArguments, Outcome, Output, Terminal};
+use super::{CheckArguments, Outcome, Output, Terminal, json_line};
 use crate::config::Environment;
-use crate::domain::error::Error;
 use crate::handler::{Failure, Invocation, Nobody, Services, handle, now_millis};
 use crate::store::s3::{Clients, Retries};
 use crate::trigger::Request;
@@ -21,10 +20,7 @@ pub(super) async fn check(arguments: &CheckArguments, environment: &Environment,
     };
     let text = match (arguments.output, &answer.check) {
         (Output::Text, Some(report)) => report.text(),
-        _ => {
-            let json = serde_json::to_string(&answer);
-            json.map_err(|error| Error::bug("the answer is no JSON, please report it").with_source(error))? + "\n"
-        }
+        _ => json_line(&answer)?,
     };
     terminal.print(&text)?;
     Ok(code)

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::process::{self, ExitCode};
 
 use super::signals::Signals;
-use super::{Outcome, Output, RunArguments, Terminal};
+use super::{Outcome, Output, RunArguments, Terminal, json_line};
 use crate::config::Environment;
 use crate::domain::error::Error;
 use crate::handler::{Answer, Failure, Invocation, Services, handle, now_millis};
@@ -71,10 +71,7 @@ fn request(arguments: &RunArguments) -> Result<Request, Error> {
 fn report(answer: &Answer, output: Output, terminal: &Terminal) -> Result<(), Error> {
     let text = match output {
         Output::Text => answer.runs.iter().map(run_text).collect(),
-        Output::Json => {
-            let json = serde_json::to_string(&answer.clone().fitted());
-            json.map_err(|error| Error::bug("the answer is no JSON, please report it").with_source(error))? + "\n"
-        }
+        Output::Json => json_line(&answer.clone().fitted())?,
     };
     terminal.print(&text)?;
     for line in answer.runs.iter().filter_map(error_line) {

@@ -3,10 +3,13 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Who must act on a failure; CONTRACT.md §4 lists the four kinds.
 ///
 /// The order is the order of severity: of several failures the worst (greatest) is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Nobody: throttling, network, a marker or data that is not there yet. Calling again later may succeed.
     Retryable,

@@ -22,6 +22,14 @@ impl Format {
         }
     }
 
+    /// The format of the file `key`, by its name's ending.
+    #[must_use]
+    pub fn of_key(key: &str) -> Option<Format> {
+        [Format::Json, Format::Parquet]
+            .into_iter()
+            .find(|format| key.strip_suffix(format.extension()).is_some_and(|name| name.ends_with('.')))
+    }
+
     /// The object's Content-Type. There is never a Content-Encoding: a client that unpacked a `.gz` on the way would hand its reader
     /// plain text under a gzip name.
     #[must_use]

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use super::table::{Align, TextTable};
 use crate::run::answer::{RunAnswer, RunOutcome, TableAnswer};
 
-/// The headings of the table of tables.
-const HEADINGS: [&str; 5] = ["table", "sync", "rows", "bytes", "files"];
+/// The columns of the table of tables.
+const COLUMNS: [(&str, Align); 5] =
+    [("table", Align::Left), ("sync", Align::Left), ("rows", Align::Right), ("bytes", Align::Right), ("files", Align::Right)];
 
 /// One run in a few lines: where it stands, what became of its records, its tables, and what a person should know beside. Its error
 /// is not among them: see [`error_line`].
@@ -77,9 +79,6 @@ pub fn state_name(state: RunOutcome) -> &'static str {
 }
 
 fn tables_text(tables: &[TableAnswer]) -> String {
-    if tables.is_empty() {
-        return String::new();
-    }
     let row = |table: &TableAnswer| {
         let sync = match table.sync {
             crate::domain::table::SyncMode::Incremental => "incremental",
@@ -89,27 +88,11 @@ fn tables_text(tables: &[TableAnswer]) -> String {
         let files = if table.files.is_empty() { "-".to_owned() } else { count(table.files.len() as u64) };
         [table.name.to_string(), sync.to_owned(), count(table.rows), bytes(table.bytes), files]
     };
-    let rows: Vec<[String; 5]> = std::iter::once(HEADINGS.map(str::to_owned)).chain(tables.iter().map(row)).collect();
-    let mut widths = [0; 5];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
+    let mut text = TextTable::new(COLUMNS);
+    for table in tables {
+        text.push(row(table));
     }
-    let mut text = String::new();
-    for row in &rows {
-        text.push_str("  ");
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            // Words to the left, numbers to the right.
-            let _ = match column {
-                0 => write!(text, "{cell:<width$}"),
-                1 => write!(text, "  {cell:<width$}"),
-                _ => write!(text, "  {cell:>width$}"),
-            };
-        }
-        text.push('\n');
-    }
-    text
+    text.text()
 }
 
 /// A number with its thousands apart: `1,234,567`.

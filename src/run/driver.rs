@@ -22,6 +22,7 @@ use super::lease::{Acquired, Lease, acquire};
 use super::paths::Paths;
 use super::plan::{Plan, list_staged, plan, require_marker};
 use super::registry;
+use super::verify::{Verified, verify_run};
 use crate::columns::evidence::{Evidence, Observed};
 use crate::columns::pin::{decide, versioned};
 use crate::domain::error::{Error, Kind, Result};
@@ -61,7 +62,7 @@ pub struct Stores<'a, S, V, C> {
     pub staging: &'a S,
     /// Where the state is.
     pub state: &'a V,
-    /// The customer's.
+    /// The customer's. Only a destination with `verify = true` is ever listed and read.
     pub customer: &'a C,
 }
 
@@ -87,7 +88,7 @@ pub async fn run_day<S, V, C>(
 where
     S: List + Read + Clone + Send + Sync,
     V: List + Read + Write + Send + Sync,
-    C: Multipart + Write + Delete + Send + Sync,
+    C: Multipart + Write + Delete + List + Read + Send + Sync,
 {
     let run = RunId { destination: destination.name.clone(), day: asked.day };
     let clock = RuntimeClock::start();
@@ -134,7 +135,7 @@ impl<S, V, C> Driver<'_, S, V, C>
 where
     S: List + Read + Clone + Send + Sync,
     V: List + Read + Write + Send + Sync,
-    C: Multipart + Write + Delete + Send + Sync,
+    C: Multipart + Write + Delete + List + Read + Send + Sync,
 {
     async fn run(&self, clock: &RuntimeClock, run: &RunId) -> Result<RunAnswer> {
         let holder = nonce();
@@ -161,7 +162,7 @@ where
             match lease.begin(day, force, (self.rim.now_millis)()).await? {
                 Begun::AlreadyCommitted(done) => {
                     let commit = committed(lease.store(), lease.paths(), day, done.commit).await?;
-                    return self.answer(RunOutcome::AlreadyCommitted, commit);
+                    return self.verified(lease, RunOutcome::AlreadyCommitted, commit).await;
                 }
                 Begun::Dead(_) => {
                     return Err(Error::vendor(format!(
@@ -173,7 +174,7 @@ where
                     let commit = roll_forward(lease, self.stores.customer, day, (self.rim.now_millis)()).await?;
                     let is_answered = force.is_none_or(|id| open.forces.iter().any(|known| known == id));
                     if is_answered {
-                        return self.answer(RunOutcome::Committed, commit);
+                        return self.verified(lease, RunOutcome::Committed, commit).await;
                     }
                 }
             }
@@ -250,10 +251,40 @@ where
             }
         };
         let done = commit(lease, &journal, self.stores.customer, composed, (self.rim.now_millis)()).await?;
+        let mut answer = self.verified(lease, RunOutcome::Committed, done).await?;
         notes.extend(self.late(&lease.head().await).await);
-        let mut answer = self.answer(RunOutcome::Committed, done)?;
         answer.notes.extend(notes);
         Ok(answer)
+    }
+
+    /// The answer of a committed run, after what it landed was read again, if the destination asks for that.
+    async fn verified(&self, lease: &Lease<'_, V, RuntimeClock>, state: RunOutcome, commit: CommitDocument) -> Result<RunAnswer> {
+        if !self.destination.verify {
+            return self.answer(state, commit);
+        }
+        let head = lease.head().await;
+        let has_time = || self.has_time();
+        let customer = self.stores.customer;
+        match verify_run(lease.store(), customer, lease.paths(), &commit, &head, &has_time).await? {
+            Verified::OutOfTime => {
+                let note = "committed; what landed is not all read again yet";
+                Ok(RunAnswer { notes: vec![note.to_owned()], ..RunAnswer::bare(&commit.run, RunOutcome::Continued) })
+            }
+            Verified::Whole(found) => match found.failure(&commit.run) {
+                Some(error) => Err(error),
+                None => {
+                    let mut answer = self.answer(state, commit)?;
+                    answer.notes.push(format!("verified: {} files were read again and are as they were written", found.files));
+                    answer.notes.extend(found.notes);
+                    Ok(answer)
+                }
+            },
+        }
+    }
+
+    /// Whether there is time for more than to end in order.
+    fn has_time(&self) -> bool {
+        self.millis_left().is_none_or(|left| left >= self.margin())
     }
 
     /// Rolls every other day's recorded commit forward that has not landed: no other may be recorded before it. What there is to say of it.
@@ -395,7 +426,7 @@ where
             if !is_needed || journal.finished().contains_key(&(pass, shard.number)) {
                 continue;
             }
-            if self.millis_left().is_some_and(|left| left < self.margin()) {
+            if !self.has_time() {
                 return Ok(false);
             }
             let done = self.shard(export, journal, pass, &again, shard).await?;

@@ -190,10 +190,7 @@ pub fn table(
         })
         .collect();
     listed.sort_by(|a, b| a.key.cmp(&b.key));
-    let mut columns = Vec::new();
-    for column in schema.iter().flat_map(|schema| &schema.columns) {
-        describe(column, "", &mut columns);
-    }
+    let columns = schema.map(|schema| describe_all(&schema.columns)).unwrap_or_default();
     ManifestTable {
         name: name.clone(),
         sync,
@@ -205,6 +202,16 @@ pub fn table(
         rescued: facts.rescued.clone(),
         files: listed,
     }
+}
+
+/// Columns in file order, those inside others after them.
+#[must_use]
+pub fn describe_all(columns: &[Column]) -> Vec<ManifestColumn> {
+    let mut described = Vec::new();
+    for column in columns {
+        describe(column, "", &mut described);
+    }
+    described
 }
 
 fn describe(column: &Column, above: &str, into: &mut Vec<ManifestColumn>) {

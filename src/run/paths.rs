@@ -97,6 +97,12 @@ impl Paths {
         format!("{}manifest.json", self.run(day, generation))
     }
 
+    /// `.../verified.json`: what re-reading what the run landed came to.
+    #[must_use]
+    pub fn verified(&self, day: Day, generation: u32) -> String {
+        format!("{}verified.json", self.run(day, generation))
+    }
+
     /// `registry/<id>/<table>/v000001.json`: one version of a table's pinned schema.
     #[must_use]
     pub fn registry(&self, table: &TableName, version: u32) -> String {

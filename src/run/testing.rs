@@ -409,7 +409,7 @@ impl World {
                     format: Format::Json,
                 };
                 let key = layout.place(&self.destination.s3_prefix, &place)?;
-                let body = Bytes::from(format!("{name} {day} {take} rows"));
+                let body = Bytes::from(format!("{name} {day} {take} rows\n").repeat(usize::try_from(take).unwrap()));
                 let id = customer.create(key.as_str(), "application/gzip").await?;
                 let open = OpenUpload { key: key.as_str().to_owned(), id: id.clone() };
                 journal.record_uploads(std::slice::from_ref(&open)).await?;

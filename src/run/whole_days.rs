@@ -76,7 +76,7 @@ impl World {
     pub(super) async fn call_on<S, C>(&self, staging: &S, customer: &C, call: Call<'_>) -> RunAnswer
     where
         S: List + Read + Clone + Send + Sync,
-        C: Multipart + Write + Delete + Send + Sync,
+        C: Multipart + Write + Delete + List + Read + Send + Sync,
     {
         let Call { day, force, configuration, millis_left, on_progress } = call;
         let rim = Rim { now_millis: &|| self.now_millis, millis_left, on_progress, panic_on_object: None };

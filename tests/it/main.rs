@@ -29,6 +29,8 @@ mod function;
 mod generated;
 /// Days made to exhaust memory.
 mod hostile;
+/// Commands that look: verify, status, schema, ddl.
+mod inspect;
 /// JSON values with numbers as they were written: the tests' own reader.
 mod json;
 /// A local S3 with buckets, a configuration and clients, for all the others.
