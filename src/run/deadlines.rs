@@ -114,6 +114,24 @@ impl Delete for SlowToAnswer<'_> {
     }
 }
 
+impl List for SlowToAnswer<'_> {
+    async fn list_page(&self, prefix: &str, after: Option<&str>) -> Result<(Vec<ObjectInfo>, bool)> {
+        self.0.list_page(prefix, after).await
+    }
+}
+
+impl Read for SlowToAnswer<'_> {
+    type Body = MemoryBody;
+
+    async fn read_from(&self, key: &str, offset: u64, etag: &str) -> Result<MemoryBody> {
+        self.0.read_from(key, offset, etag).await
+    }
+
+    async fn read_small(&self, key: &str) -> Result<Option<(Bytes, String)>> {
+        self.0.read_small(key).await
+    }
+}
+
 /// Three objects, each a shard of its own, the last a snapshot's.
 fn staged(destination: &str) -> World {
     let world = World::new(destination, "[run]\nshard_size = 1\n");

@@ -3,7 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::RwLock;
@@ -16,7 +16,7 @@ use super::export::book::SchemaBook;
 use super::export::sink::Recorder;
 use super::export::{DAMAGED, Export, ShardPass, open_scratch};
 use super::head::{Begun, Head, OpenRun};
-use super::journal::{Fingerprint, Journal, OpenUpload, Pass, ShardDone, staged_digest};
+use super::journal::{self, Fingerprint, Journal, OpenUpload, Pass, ShardDone, staged_digest};
 use super::late::{Late, late_objects};
 use super::lease::{Acquired, Lease, acquire};
 use super::paths::Paths;
@@ -32,6 +32,9 @@ use crate::domain::schema::TableSchema;
 use crate::domain::settings::{Destination, OnDamagedObject, Settings};
 use crate::domain::table::TableName;
 use crate::store::ports::{Delete, List, Multipart, ObjectInfo, Read, Write};
+
+/// How long a request that nobody waits for any more may still have its effect.
+const SETTLING: Duration = Duration::from_millis(300);
 
 /// What the rim knows and a run asks for: clocks, the invocation's limits, and who wants to see progress.
 pub struct Rim<'a> {
@@ -93,7 +96,8 @@ where
     let run = RunId { destination: destination.name.clone(), day: asked.day };
     let clock = RuntimeClock::start();
     let paths = Paths::new(&settings.state, destination);
-    let driver = Driver { rim, settings, destination, stores, asked, paths, clock, begins: RwLock::new(()) };
+    let (begun, begins) = (OnceLock::new(), RwLock::new(()));
+    let driver = Driver { rim, settings, destination, stores, asked, paths, clock, begun, begins };
     let mut answer = match driver.run(&clock, &run).await {
         Ok(answer) => answer,
         Err(error) => RunAnswer::failed(&run, &error),
@@ -110,6 +114,8 @@ struct Driver<'a, S, V, C> {
     asked: Asked<'a>,
     paths: Paths,
     clock: RuntimeClock,
+    /// Generation and attempt, once the run's journal is begun.
+    begun: OnceLock<(u32, u32)>,
     /// Held by whoever begins an upload until it is noted: work is given up only when nobody does.
     begins: RwLock<()>,
 }
@@ -151,9 +157,25 @@ where
             },
         };
         let released = lease.release().await;
+        if answer.is_err() {
+            self.abort_outlived().await;
+        }
         let answer = answer?;
         released?;
         Ok(answer)
+    }
+
+    /// Gives up what this invocation began, if another has taken over and does not want it. As far as it can: the run has failed of
+    /// something else, and the customer's lifecycle rule comes in the end.
+    async fn abort_outlived(&self) {
+        let Some((generation, attempt)) = self.begun.get() else { return };
+        let Stores { state, customer, .. } = &self.stores;
+        let sweep = || journal::abort_outlived(*state, &self.paths, self.asked.day, *generation, *attempt, *customer);
+        if let Ok(true) = sweep().await {
+            // A request that was under way when this invocation gave up may have been done since.
+            self.clock.sleep(SETTLING).await;
+            let _ = sweep().await;
+        }
     }
 
     async fn held(&self, lease: &Lease<'_, V, RuntimeClock>, run: &RunId) -> Result<RunAnswer> {
@@ -208,6 +230,7 @@ where
             staged: staged_digest(&objects),
         };
         let mut journal = Journal::begin(lease.store(), lease.paths(), day, open, lease.holder(), &fingerprint, &objects).await?;
+        let _ = self.begun.set((journal.state().generation, journal.state().attempt));
         journal.abort_orphans(self.stores.customer).await?;
         journal.exporting().await?;
         let exported = self.within_time(self.export(&mut journal, &plan, &objects, &prefix, &pinned)).await;

@@ -233,3 +233,17 @@ async fn a_store_that_ignores_conditions_is_no_place_for_state() {
     let report = gated.check(&destination()).await;
     assert_eq!(outcome(&report, Step::HeadWrite), Outcome::Refused(Kind::Vendor), "{}", report.text());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_refuses_conditions_that_hold_is_not_taken_for_another_check_in_between() {
+    // As Ceph's gateway 16.2 does, which compares an ETag with its quotes to one without. "Call again" was the advice, for ever.
+    let gated = Gated::new(|seen, operation| {
+        let is_state = seen.target.starts_with("/dayport-state") && operation == Operation::PutObject;
+        (is_state && seen.header("if-match").is_some()).then(|| Reply::error(412, "PreconditionFailed", ""))
+    })
+    .await;
+    let report = gated.check(&destination()).await;
+    assert_eq!(outcome(&report, Step::HeadWrite), Outcome::Refused(Kind::Vendor), "{}", report.text());
+    let message = &report.steps.iter().find(|line| line.step == Step::HeadWrite).unwrap().message;
+    assert!(message.contains("`dayport-state` refuses a write whose condition holds"), "{message}");
+}
