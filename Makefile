@@ -51,7 +51,12 @@ audit: $(VENV)/tools $(VENV)/audit-tools ## Check licences, duplicates, sources 
 
 .PHONY: bench
 bench: cli $(VENV)/tools $(VENV)/bench-tools ## Time a day of RECORDS=600000 beside the engines one would pick instead, into benches/RESULTS.md
-	@$(PYTHON) benches/peers.py --dayport target/release/dayport --records $(RECORDS) --json --types 600 --out benches/RESULTS.md
+	@$(PYTHON) benches/peers.py --dayport target/release/dayport --records $(RECORDS) --json --types 600 --tenfold \
+		--pipeline "cargo bench --quiet --locked --bench pipeline --" --out benches/RESULTS.md
+
+.PHONY: micro
+micro: ## Time each step of a record's way by itself
+	cargo bench --locked --bench micro
 
 .PHONY: build
 build: cli artefact ## Build the command line and the function

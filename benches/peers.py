@@ -1,11 +1,13 @@
 """Measures Dayport beside the engines that a user would pick for the same day: ClickHouse (chdb), DuckDB and Polars.
 
-    peers.py --dayport target/release/dayport [--records 600000 | --day FOLDER] [--json] [--types 600] [--tenfold] [--out RESULTS.md]
+    peers.py --dayport target/release/dayport [--records 600000 | --day FOLDER] [--json] [--types 600] [--tenfold]
+        [--pipeline "cargo bench --bench pipeline --"] [--out RESULTS.md]
 
 Each side runs alone, in a process of its own, in turn, and is billed by the kernel for what that process used: CPU (user and system),
 wall time, peak memory. The engines go from files to files; Dayport reads from and writes to its local S3, whose own process is billed
-apart. What Python and the import cost is taken off the engines' bill, and they get the day's schema for nothing. Prints the medians
-as Markdown and writes them to a file with the machine's description.
+apart. What Python and the import cost is taken off the engines' bill, and they get the day's schema for nothing. With `--pipeline` the
+pipeline alone goes from files to files as well, on one thread and on two, and stage by stage. Prints the medians as Markdown and writes
+them to a file with the machine's description.
 """
 
 import argparse
@@ -318,6 +320,50 @@ def repeat(source, target, times):
             os.link(os.path.join(source, name), os.path.join(target, f"{number:03}-{name}"))
 
 
+STAGES = {
+    "unpack": "gunzip, cut into chunks of whole lines",
+    "shred": "check as UTF-8 and JSON, route, shred into columns (or copy)",
+    "gather": "account for every record in input order",
+    "encode": "join batches, encode (or gzip)",
+}
+
+
+def pipeline(command, source, rounds):
+    """What the pipeline costs by itself, from files to files: the sections of the report."""
+    printed = subprocess.run([*shlex.split(command), "report", source, str(rounds)], check=True, stdout=subprocess.PIPE, text=True).stdout
+    costs = [json.loads(line) for line in printed.splitlines()]
+
+    def middle(key, **wanted):
+        return statistics.median(cost[key] for cost in costs if all(cost.get(name) == value for name, value in wanted.items()))
+
+    lines = ["", "## From files to files, without the local S3", ""]
+    lines += ["| format | day | threads | CPU s | wall s | peak MiB | output MB |", "|---|---|---:|---:|---:|---:|---:|"]
+    gains = []
+    for form in ("parquet", "json"):
+        for what in ("first day", "ordinary day"):
+            walls = []
+            for threads in (1, 2):
+                cpu, wall, peak, size = (
+                    middle(key, what=what, format=form, threads=threads) for key in ("cpu", "wall", "peak", "bytes")
+                )
+                walls.append(wall)
+                lines.append(f"| {form} | {what} | {threads} | {cpu:.2f} | {wall:.2f} | {peak / 2**20:.0f} | {size / 10**6:.1f} |")
+            gains.append(f"{form}, {what}: {walls[0] / walls[1]:.2f}")
+    lines += ["", f"Two threads against one, by wall time: {'; '.join(gains)}."]
+    lines += ["", "## Where the CPU seconds of an ordinary day go", "", "One thread, each stage timed by itself over all objects."]
+    for form in ("parquet", "json"):
+        whole, floor = middle("all", what="stages", format=form), middle("floor", what="stages", format=form)
+        lines += ["", f"| {form} | CPU s | share |", "|---|---:|---:|"]
+        for stage, what in STAGES.items():
+            spent = middle(stage, what="stages", format=form)
+            lines.append(f"| {what} | {spent:.2f} | {spent / whole:.0%} |")
+        lines.append(f"| all | {whole:.2f} | 100% |")
+        check, ready = middle("check", what="stages", format=form), middle("encode_ready", what="stages", format=form)
+        encoding = f", encoding of ready batches {ready:.2f}" if ready else ""
+        lines += ["", f"The floor: {floor:.2f} (checking alone {check:.2f}{encoding}). All is {whole / floor:.2f} times the floor."]
+    return lines
+
+
 def machine():
     """What this was measured on."""
     with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -383,6 +429,8 @@ def run(options, work):
         tenfold = os.path.join(work, "tenfold")
         repeat(source, tenfold, 10)
         section("A day ten times as large, Parquet", ours("parquet", tenfold, rows * 10, "ten times the day", True), [])
+    if options.pipeline:
+        report.extend(pipeline(options.pipeline, source, options.rounds))
     return report
 
 
@@ -396,6 +444,7 @@ def main():
     parser.add_argument("--no-parquet", action="store_true", help="leave Parquet out")
     parser.add_argument("--types", type=int, default=0, help="measure Dayport on so many interleaved event types (600)")
     parser.add_argument("--tenfold", action="store_true", help="measure Dayport on a day ten times as large")
+    parser.add_argument("--pipeline", metavar="COMMAND", help="measure the pipeline from files to files too, by this command (benches/pipeline.rs)")
     parser.add_argument("--extra", action="append", default=[], metavar="NAME=COMMAND", help="one more side; {source} and {target} are filled in")
     parser.add_argument("--work", help="where to work (the day, what lands); default: the system's temporary folder")
     parser.add_argument("--out", help="write the report to this file")

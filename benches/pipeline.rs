@@ -3,6 +3,9 @@
 //! `cargo bench --bench pipeline -- [RECORDS] [parquet|json] [ROUNDS] [TYPES]`: each run is a process of its own, so that its peak memory is, too;
 //! prints CPU and wall seconds, peak memory, sizes. With TYPES (say 600) event names are numbered in turn, so that there are so many.
 //! Staged days are kept under the target folder.
+//!
+//! `cargo bench --bench pipeline -- report FOLDER [ROUNDS]` does this with a folder of staged objects, goes through it stage by stage as well, and
+//! says what all cost, a line of JSON each: `peers.py` puts it into its report.
 
 #![allow(
     clippy::pedantic,
@@ -16,13 +19,16 @@
 )]
 
 mod folder;
+mod stages;
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use dayport::config::{Environment, digest_of, parse};
+use dayport::domain::format::Format;
+use dayport::domain::settings::Settings;
 use dayport::run::answer::RunOutcome;
 use dayport::run::driver::{Asked, Progress, Rim, Stores, run_day};
 use dayport::sample::{SampleSpec, write_day};
@@ -35,18 +41,16 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let word = |at: usize, otherwise: &'static str| words.get(at).map_or(otherwise, String::as_str).to_owned();
     if word(0, "") == "one" {
-        return one(
-            &PathBuf::from(word(1, "")),
-            &PathBuf::from(word(2, "")),
-            &word(3, ""),
-            &word(4, ""),
-            word(5, "").parse().unwrap(),
-        );
+        let day = word(5, "").parse().unwrap();
+        return one(&PathBuf::from(word(1, "")), &PathBuf::from(word(2, "")), format_of(&word(3, "")), &word(4, ""), day);
+    }
+    let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    if word(0, "") == "report" {
+        return report(&PathBuf::from(word(1, "")), word(2, "3").parse().unwrap(), &root);
     }
     let records: u64 = word(0, "600000").parse().unwrap();
     let (format, rounds, types): (String, usize, usize) =
         (word(1, "parquet"), word(2, "3").parse().unwrap(), word(3, "10").parse().unwrap());
-    let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let staging = root.join(format!("staged-{records}-{types}"));
     for (_, day) in DAYS {
         stage(&staging, records, types, day);
@@ -58,17 +62,75 @@ fn main() {
             for (what, day) in DAYS {
                 print!("round {round}, {threads} threads, {what}: ");
                 std::io::stdout().flush().unwrap();
-                let day = day.to_string();
-                let run = Command::new(std::env::current_exe().unwrap())
-                    .arg("one")
-                    .args([&staging, &landed])
-                    .args([format.as_str(), threads, day.as_str()])
-                    .status()
-                    .unwrap();
-                assert!(run.success());
+                let cost = run(&staging, &landed, &format, threads, day);
+                let number = |key: &str| cost[key].as_f64().unwrap();
+                println!(
+                    "{:.2} CPU s, {:.2} wall s, peak {} MB, {:.1} MB out, {} rows, {} rescued",
+                    number("cpu"),
+                    number("wall"),
+                    number("peak") as u64 >> 20,
+                    number("bytes") / 1e6,
+                    cost["rows"],
+                    cost["rescued"],
+                );
             }
         }
     }
+}
+
+/// Runs a day in a process of its own; what it cost.
+fn run(staging: &Path, landed: &Path, format: &str, threads: &str, day: u8) -> serde_json::Value {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .arg("one")
+        .args([staging, landed])
+        .args([format, threads, &day.to_string()])
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The costs of a folder of staged objects, as an ordinary day.
+fn report(folder: &Path, rounds: usize, root: &Path) {
+    let (staging, landed) = (root.join("reported"), root.join("landed"));
+    let _ = std::fs::remove_dir_all(&staging);
+    for (_, day) in DAYS {
+        let to = staging.join(format!("events/2026-01-{day}"));
+        std::fs::create_dir_all(&to).unwrap();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let from = entry.unwrap().path();
+            std::fs::copy(&from, to.join(from.file_name().unwrap())).unwrap();
+        }
+    }
+    for format in ["parquet", "json"] {
+        for _ in 0..rounds {
+            let stages = stages::of_day(folder, format_of(format), &settings(format_of(format), "1"));
+            println!(
+                "{}",
+                serde_json::json!({
+                    "what": "stages", "format": format, "unpack": stages.unpack, "check": stages.check, "shred": stages.shred,
+                    "gather": stages.gather, "encode": stages.encode, "encode_ready": stages.encode_ready, "all": stages.all(),
+                    "floor": stages.floor(), "bytes": stages.bytes,
+                })
+            );
+            for threads in ["1", "2"] {
+                let _ = std::fs::remove_dir_all(&landed);
+                for (what, day) in DAYS {
+                    let mut cost = run(&staging, &landed, format, threads, day);
+                    cost["what"] = what.into();
+                    cost["format"] = format.into();
+                    cost["threads"] = threads.parse::<u64>().unwrap().into();
+                    println!("{cost}");
+                }
+            }
+        }
+    }
+    std::fs::remove_dir_all(&staging).unwrap();
+}
+
+fn format_of(name: &str) -> Format {
+    if name == "json" { Format::Json } else { Format::Parquet }
 }
 
 fn stage(staging: &Path, records: u64, types: usize, day: u8) {
@@ -112,12 +174,17 @@ fn renamed(packed: &[u8], each: usize) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-fn one(staging: &Path, landed: &Path, format: &str, threads: &str, day: u8) {
+fn settings(format: Format, threads: &str) -> Settings {
+    let format = if format == Format::Json { "json" } else { "parquet" };
     let text = format!(
         "[staging]\ns3_bucket = \"staging\"\n[state]\ns3_bucket = \"state\"\n[run]\nthreads = {threads}\n[event_tables]\ncolumns = {{ time = \"timestamp\" }}\n[[destination]]\nname = \"acme\"\ns3_bucket = \"customer\"\nformat = \"{format}\"\n"
     );
     let environment = Environment { threads: threads.parse().unwrap(), temp_dir: std::env::temp_dir(), ..Environment::default() };
-    let settings = parse(&text, &environment).unwrap();
+    parse(&text, &environment).unwrap()
+}
+
+fn one(staging: &Path, landed: &Path, format: Format, threads: &str, day: u8) {
+    let settings = settings(format, threads);
     let destination = &settings.destinations[0];
     let configuration = digest_of(destination, &settings);
     let staging = Folder::new(staging.to_owned());
@@ -132,13 +199,11 @@ fn one(staging: &Path, landed: &Path, format: &str, threads: &str, day: u8) {
     assert_eq!(answer.state, RunOutcome::Committed, "{answer:?}");
     let bytes: u64 = answer.tables.iter().map(|table| table.bytes).sum();
     println!(
-        "{:.2} CPU s, {:.2} wall s, peak {} MB, {:.1} MB out, {} rows, {} rescued",
-        cpu_seconds() - cpu,
-        wall.elapsed().as_secs_f64(),
-        peak_kib() / 1024,
-        bytes as f64 / 1e6,
-        answer.counts.delivered,
-        answer.counts.rescued,
+        "{}",
+        serde_json::json!({
+            "cpu": cpu_seconds() - cpu, "wall": wall.elapsed().as_secs_f64(), "peak": peak_kib() * 1024, "bytes": bytes,
+            "rows": answer.counts.delivered, "rescued": answer.counts.rescued,
+        })
     );
 }
 

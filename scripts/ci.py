@@ -53,6 +53,26 @@ def outside_core(log):
     return f"the core depends on {', '.join(alien)}" if alien else None
 
 
+def secrets_of_the_tests():
+    """What the tests use as secrets: each may be known to the test and the server that it plays, and be printed by nobody."""
+    found = set()
+    for path in (lab.ROOT / "src").rglob("*.rs"):
+        found.update(re.findall(r'const \w*(?:SECRET|TOKEN): &str = "([^":]{12,})";', path.read_text()))
+    return found - {"AWS_SECRET_ACCESS_KEY"}
+
+
+def printed_secrets(_log):
+    """Looks through all that the stages before printed."""
+    secrets = secrets_of_the_tests()
+    if len(secrets) < 3:
+        return f"only {len(secrets)} secrets are known: look for them anew"
+    for path in sorted(LOGS.glob("*.log")):
+        text = path.read_text(errors="replace")
+        if any(secret in text for secret in secrets):
+            return f"{path.relative_to(lab.ROOT)} holds a secret of the tests"
+    return None
+
+
 def stages():
     python = sys.executable
     clippy = ["cargo", "clippy", "--locked"]
@@ -69,7 +89,7 @@ def stages():
                # What is dead without the rest is seen in the build that goes without it: the function, the core.
                [*clippy, "--no-default-features", "--features", "lambda", "--bins", "--", "-D", "warnings"],
                [*clippy, "--no-default-features", "--lib", "--", "-D", "warnings"]], minutes=30),
-        Stage("tests", "cargo test", [["cargo", "test", "--locked"]], minutes=40, count=count_cargo),
+        Stage("tests", "cargo test", [["cargo", "test", "--locked", "--", "--show-output"]], minutes=40, count=count_cargo),
         Stage("cli", "cargo build --release", [["cargo", "build", "--locked", "--release", "--bin", "dayport"]], minutes=30),
         Stage("artefact", "cargo lambda build, sam build",
               [["cargo", "lambda", "build", "--locked", "--release", "--bin", "dayport-lambda"],
@@ -78,16 +98,19 @@ def stages():
               minutes=30),
         Stage("invoke", "the artefact under Lambda's Runtime API", [[python, "-u", "tests/artefact/test_artefact.py"]],
               needs=("cli", "artefact"), count=count_unittest),
-        Stage("queue", "the artefact between moto's SQS and the local S3",
+        Stage("work", "the work queue: the artefact between moto's SQS and the local S3",
               [[python, "-u", "tests/artefact/test_work_queue.py"]], needs=("cli", "artefact"), count=count_unittest),
         Stage("policy", "both sides' policies, evaluated",
               [["npm", "ci", "--prefix", "tests/policy", "--no-fund", "--no-audit"],
                [python, "-u", "tests/policy/test_policy.py"]], needs=("cli",), count=count_unittest),
+        Stage("queue", "10,000 messages through an SQS API", [[python, "-u", "tests/queue/test_queue.py"]],
+              needs=("cli",), count=count_unittest),
         Stage("readers", "staged cases, read by others",
               [[python, "tests/readers/test_compare.py"], [python, "-u", "tests/readers/test_cases.py"]],
               needs=("cli",), count=count_unittest),
         Stage("readback", "200,000 records, every value", [[python, "-u", "scripts/readback.py"]], needs=("cli",), minutes=15),
         Stage("demo", "make demo, by cargo lambda watch", [[python, "-u", "scripts/demo.py"]], needs=("cli", "artefact")),
+        Stage("secrets", "nothing that was printed is a secret", [], judge=printed_secrets),
     ]
 
 

@@ -52,14 +52,14 @@ pub fn parse(text: &str, environment: &Environment) -> Result<Settings> {
 /// - a quarter of `parquet.row_group_size`, where a destination wants Parquet: open row groups are kept encoded;
 /// - four times `staging.max_record_bytes`: the longest record in the read buffer, in its chunk, as columns and encoded;
 /// - four times `run.part_size`: two parts on their way, one that fills, one that is being spilled;
-/// - 2 MiB a thread: a chunk of lines (1 MiB) and its columns.
+/// - 8 MiB a thread: two chunks of lines (2 MiB each), the columns of one, and the builders of the tables that it meets.
 #[must_use]
 pub fn minimum_memory(settings: &Settings) -> u64 {
     let wants_parquet = settings.destinations.iter().any(|destination| destination.format == Format::Parquet);
     let row_groups = if wants_parquet { settings.parquet.row_group_size / 4 } else { 0 };
     let records = settings.staging.max_record_bytes.saturating_mul(4);
     let parts = settings.run.part_size.saturating_mul(4);
-    let threads = (settings.run.threads as u64).saturating_mul(2 * MIB);
+    let threads = (settings.run.threads as u64).saturating_mul(8 * MIB);
     (64 * MIB).saturating_add(row_groups).saturating_add(records).saturating_add(parts).saturating_add(threads)
 }
 

@@ -9,4 +9,5 @@ pub mod schema;
 pub mod settings;
 #[cfg(feature = "aws")]
 pub mod spelling;
+pub mod staged;
 pub mod table;

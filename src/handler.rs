@@ -6,6 +6,7 @@ mod function;
 mod inspect;
 mod invocation;
 mod job;
+mod messages;
 mod work;
 
 use std::any::Any;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tokio::sync::Mutex;
 use tracing::Instrument as _;
 
 use crate::access::check::{self, Report};
@@ -27,9 +29,11 @@ use crate::report::progress::state_name;
 use crate::run::answer::{RunAnswer, RunOutcome};
 use crate::run::driver::{Asked, Rim, Stores, run_day};
 use crate::run::due::{Due, due_days};
-use crate::run::lanes::{LANES, bounded};
+use crate::spool::book::account_and_name;
+use crate::spool::staged::SpooledStaging;
+use crate::store::lanes::{LANES, bounded};
 use crate::store::ports::Read;
-use crate::store::queue::{Message, is_same_queue};
+use crate::store::queue::Message;
 use crate::store::s3::{Address, Clients, RequestOptions, S3Bucket, Side};
 use crate::store::sqs::SqsQueue;
 use crate::trigger::Request;
@@ -52,6 +56,9 @@ pub struct Services {
     signers: BTreeMap<String, SharedCredentialsProvider>,
     work: Option<SqsQueue>,
     clients: Clients,
+    queue: Option<SqsQueue>,
+    /// The invocation that has drained the queue last.
+    drained: Mutex<Option<String>>,
     now_millis: Box<dyn Fn() -> i64 + Send + Sync>,
     panic_on_object: Option<String>,
 }
@@ -75,6 +82,8 @@ impl Services {
             signers,
             work: settings.run.work_queue_url.as_deref().map(|url| clients.queue(url)),
             clients: clients.clone(),
+            queue: settings.staging.queue.as_ref().map(|queue| clients.queue(&queue.url)),
+            drained: Mutex::default(),
             settings,
             now_millis: Box::new(now_millis),
             panic_on_object: panic_on_object(environment),
@@ -118,7 +127,9 @@ impl Services {
             on_progress: &|progress| watcher.progress(progress),
             panic_on_object: self.panic_on_object.clone(),
         };
-        let stores = Stores { staging: &self.staging, state: &self.state, customer };
+        let before = messages::DrainOnce { services: self, invocation };
+        let staging = SpooledStaging::new(&self.settings, turn.destination, &self.staging, &self.state, before);
+        let stores = Stores { staging: &staging, state: &self.state, customer };
         let configuration = config::digest_of(turn.destination, &self.settings);
         let asked = Asked { day: turn.day, force, configuration: &configuration };
         // On the heap: a run's future is large, and so deep a type that the compiler gives up on what holds it.
@@ -127,6 +138,11 @@ impl Services {
 }
 
 impl Services {
+    /// The work queue, if that is the queue of the ARN.
+    fn work_behind(&self, arn: &str) -> Option<&SqsQueue> {
+        self.work.as_ref().filter(|work| account_and_name(work.url()) == account_and_name(arn))
+    }
+
     /// The connection test of a destination.
     async fn check(&self, destination: &Destination) -> Result<Report> {
         let Some(customer) = self.customers.get(&destination.name) else {
@@ -196,12 +212,20 @@ pub async fn handle(
     watcher: &dyn Watcher,
 ) -> Result<Answer, Failure> {
     let settings = services.settings();
+    let work = match request {
+        Request::Messages { queue, .. } => services.work_behind(queue),
+        _ => None,
+    };
+    if let (Request::Messages { queue, messages }, None) = (request, work) {
+        // No run is begun, so no lease has to fit into the timeout.
+        return Ok(Box::pin(services.take_in(queue, messages)).await?);
+    }
     if let Some(limit) = invocation.limit() {
         // Lambda's timeouts are whole seconds; the deadline was made a moment ago.
         config::check_timeout(settings, Duration::from_secs(limit.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)))?;
     }
-    if let Request::Messages { queue, messages } = request {
-        return Box::pin(taken(services, queue, messages, invocation, watcher)).await;
+    if let (Request::Messages { messages, .. }, Some(work)) = (request, work) {
+        return Ok(Box::pin(taken(services, work, messages, invocation, watcher)).await);
     }
     if let Request::Check { destination: name } = request {
         let report = services.check(named(name, &settings.destinations)?).await?;
@@ -241,23 +265,16 @@ pub async fn handle(
     }
 }
 
-/// Does what messages of a queue ask for; which of them come back is part of the answer.
+/// Makes the runs that messages of the work queue ask for; which of them come back is the answer.
 ///
-/// Fails with kind `Vendor` where it is no queue of ours. A run that fails does not fail the invocation: the message would come back.
+/// A run that fails does not fail the invocation: its message would come back whatever it failed of.
 async fn taken(
     services: &Services,
-    queue: &str,
+    work: &SqsQueue,
     messages: &[Message],
     invocation: &Invocation,
     watcher: &dyn Watcher,
-) -> Result<Answer, Failure> {
-    let Some(work) = services.work.as_ref().filter(|work| is_same_queue(queue, work.url())) else {
-        let shown = queue.escape_debug();
-        let error = format!(
-            "the messages come from the queue `{shown}`, which the configuration does not name, write its URL as `work_queue_url` in `[run]`"
-        );
-        return Err(Error::vendor(error).into());
-    };
+) -> Answer {
     let mut answer = Answer::of_messages(Vec::new());
     for message in messages {
         let run = async |turn: &Turn<'_>, force: Option<&str>| services.run(turn, force, invocation, watcher).await;
@@ -267,7 +284,7 @@ async fn taken(
             answer.failed_messages.get_or_insert_default().push(message.id.clone());
         }
     }
-    Ok(answer)
+    answer
 }
 
 /// The runs that a request names, in their order.

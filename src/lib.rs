@@ -21,6 +21,8 @@ pub mod run;
 #[cfg(feature = "cli")]
 pub mod sample;
 #[cfg(feature = "aws")]
+pub mod spool;
+#[cfg(feature = "aws")]
 pub mod store;
 #[cfg(feature = "aws")]
 pub mod trigger;

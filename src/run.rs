@@ -18,12 +18,13 @@ pub mod due;
 pub mod export;
 pub mod head;
 pub mod journal;
-pub mod lanes;
 pub mod late;
 pub mod lease;
 #[cfg(test)]
 mod lifecycle;
 pub mod manifest;
+#[cfg(test)]
+mod model;
 pub mod paths;
 pub mod plan;
 pub mod quarantine;

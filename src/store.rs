@@ -1,6 +1,7 @@
 //! Buckets and queues: one trait per permission, S3 and SQS behind them, and a twin of each in memory for tests.
 
 pub mod checksum;
+pub mod lanes;
 pub mod memory;
 pub mod operation;
 pub mod ports;

@@ -18,10 +18,9 @@ pub(super) async fn check(arguments: &CheckArguments, environment: &Environment,
         Err(Failure { answer: Some(answer), .. }) => (answer, ExitCode::FAILURE),
         Err(Failure { error, answer: None }) => return Err(error),
     };
-    let text = match (arguments.output, &answer.check) {
-        (Output::Text, Some(report)) => report.text(),
-        _ => json_line(&answer)?,
-    };
-    terminal.print(&text)?;
+    match (arguments.output, &answer.check) {
+        (Output::Text, Some(report)) => terminal.tell(&report.text())?,
+        _ => terminal.print(&json_line(&answer)?)?,
+    }
     Ok(code)
 }

@@ -69,11 +69,10 @@ fn request(arguments: &RunArguments) -> Result<Request, Error> {
 }
 
 fn report(answer: &Answer, output: Output, terminal: &Terminal) -> Result<(), Error> {
-    let text = match output {
-        Output::Text => answer.runs.iter().map(run_text).collect(),
-        Output::Json => json_line(&answer.clone().fitted())?,
-    };
-    terminal.print(&text)?;
+    match output {
+        Output::Text => terminal.tell(&answer.runs.iter().map(run_text).collect::<String>())?,
+        Output::Json => terminal.print(&json_line(&answer.clone().fitted())?)?,
+    }
     for line in answer.runs.iter().filter_map(error_line) {
         terminal.say(&format!("error: {line}"));
     }

@@ -8,6 +8,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::domain::error::{Error, Result};
 use crate::domain::run::RunId;
+use crate::domain::spelling::legible;
 use crate::handler::Watcher;
 use crate::run::answer::RunAnswer;
 use crate::run::driver::Progress;
@@ -30,11 +31,17 @@ impl Terminal {
 
     /// Says a line on standard error, above the progress bar.
     pub fn say(&self, line: &str) {
+        let line = legible(line);
         // Whoever can't be told has gone away.
         let _ = self.bars.suspend(|| writeln!(io::stderr().lock(), "{line}"));
     }
 
-    /// Writes to standard output. A reader that went away (`dayport … | head`) is no failure.
+    /// Writes text for people to standard output: as [`print`](Terminal::print), with control characters escaped.
+    pub fn tell(&self, text: &str) -> Result<()> {
+        self.print(&legible(text))
+    }
+
+    /// Writes a document to standard output, byte for byte. A reader that went away (`dayport … | head`) is no failure.
     pub fn print(&self, text: &str) -> Result<()> {
         let written = self.bars.suspend(|| {
             let mut out = io::stdout().lock();

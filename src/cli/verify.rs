@@ -12,9 +12,9 @@ pub(super) async fn verify(arguments: &VerifyArguments, environment: &Environmen
     let clients = Clients::from_environment(Retries::default()).await;
     let services = Services::load(arguments.config.as_deref(), &clients, environment).await?;
     let report = services.verify(&arguments.destination, arguments.date).await?;
-    terminal.print(&match arguments.output {
-        Output::Text => report.text(),
-        Output::Json => json_line(&report)?,
-    })?;
+    match arguments.output {
+        Output::Text => terminal.tell(&report.text())?,
+        Output::Json => terminal.print(&json_line(&report)?)?,
+    }
     Ok(if report.found.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

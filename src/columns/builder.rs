@@ -11,6 +11,7 @@ use arrow::buffer::{BooleanBuffer, Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, FieldRef, Fields};
 use arrow::error::ArrowError;
 
+use super::evidence::Evidence;
 use super::fields::{TIME_ZONE, field_of};
 use super::number::{exact_double, exact_int64, is_fraction};
 use super::rescue::{Path, Rescue};
@@ -33,7 +34,7 @@ pub(crate) enum Fit {
 pub(crate) struct Scope<'a> {
     pub(crate) tape: &'a Tape,
     pub(crate) buffer: &'a [u8],
-    /// The token of the record's time and its instant in microseconds, read already when the record was routed.
+    /// Where the value of the record's time starts and its instant in microseconds, read already when the record was routed.
     pub(crate) time: Option<(u32, i64)>,
     pub(crate) rescue: &'a mut Rescue,
     pub(crate) scratch: &'a mut Vec<u8>,
@@ -44,7 +45,7 @@ pub(crate) struct Scope<'a> {
 }
 
 #[derive(Debug)]
-enum Values {
+pub(super) enum Values {
     Boolean(BooleanBufferBuilder),
     Int64(Vec<i64>),
     Double(Vec<f64>),
@@ -59,34 +60,38 @@ enum Values {
 pub(crate) struct Builder {
     field: FieldRef,
     declared: bool,
-    len: usize,
-    nulls: NullBufferBuilder,
-    values: Values,
+    pub(super) len: usize,
+    pub(super) nulls: NullBufferBuilder,
+    pub(super) values: Values,
     /// How many rows the last batch had: the next one is about as long.
     expected: usize,
     expected_bytes: usize,
 }
 
 #[derive(Debug)]
-struct Member {
+pub(super) struct Member {
     /// The key that fills it; none for a column that is filled otherwise.
     key: Option<Box<[u8]>>,
-    builder: Builder,
+    /// The key as it mostly stands in a record, with its quotes and colon; empty if it has to be escaped there, or there is none.
+    pub(super) quoted: Box<[u8]>,
+    pub(super) builder: Builder,
     /// The last object that had its key.
     object: u64,
     /// The sibling that holds an `int64` column's numbers as doubles.
-    double: Option<usize>,
+    pub(super) double: Option<usize>,
+    /// Whether values may go straight in while the records are evidence: the path has been observed.
+    pub(super) is_observed: bool,
 }
 
 #[derive(Debug)]
-struct Members {
-    list: Vec<Member>,
-    by_key: HashMap<Box<[u8]>, usize>,
+pub(super) struct Members {
+    pub(super) list: Vec<Member>,
+    pub(super) by_key: HashMap<Box<[u8]>, usize>,
     by_folded: HashMap<String, usize>,
     /// Which member came after member `i - 1` the last time (`follow[0]`: first). Most records repeat the order of the one before.
-    follow: Vec<usize>,
+    pub(super) follow: Vec<usize>,
     /// How many objects were walked.
-    objects: u64,
+    pub(super) objects: u64,
 }
 
 enum Found {
@@ -102,8 +107,9 @@ impl Members {
             .iter()
             .zip(fields)
             .map(|(column, field)| {
-                let key = (column.role == Role::Value).then(|| column.key().as_bytes().into());
-                Member { key, builder: Builder::new(column, field), object: 0, double: None }
+                let key: Option<Box<[u8]>> = (column.role == Role::Value).then(|| column.key().as_bytes().into());
+                let quoted = key.as_deref().map(quoted).unwrap_or_default();
+                Member { key, quoted, builder: Builder::new(column, field), object: 0, double: None, is_observed: false }
             })
             .collect();
         let mut members =
@@ -152,6 +158,11 @@ impl Members {
         let folded = String::from_utf8_lossy(scope.scratch).to_lowercase();
         self.by_folded.get(&folded).map_or(Found::None, |&position| Found::Variant(position))
     }
+
+    /// Whether a key equals a member's but for case.
+    pub(super) fn has_folded(&self, key: &[u8]) -> bool {
+        self.by_folded.contains_key(&String::from_utf8_lossy(key).to_lowercase())
+    }
 }
 
 impl Builder {
@@ -193,8 +204,7 @@ impl Builder {
 
     /// Ends a row of the root.
     pub(crate) fn end_row(&mut self) {
-        self.len += 1;
-        self.nulls.append_non_null();
+        self.end_value();
     }
 
     /// Appends the text to the top-level column at `position`, in the row at hand.
@@ -278,47 +288,15 @@ impl Builder {
             self.append_null();
             return Fit::Taken;
         }
-        let text = || token.text(scope.buffer);
-        match &mut self.values {
-            Values::Text { .. } => {
-                let buffer = scope.buffer;
-                if token.kind == TokenKind::String {
-                    self.append_text(|out| unescape(&token, buffer, out));
-                } else {
-                    self.append_text(|out| out.extend_from_slice(token.text(buffer)));
-                }
+        if !matches!(self.values, Values::List { .. } | Values::Struct(_)) {
+            if self.append_token(&token, scope.buffer, scope.time) {
                 return Fit::Taken;
             }
-            Values::Int64(values) => {
-                let literal = literal_text(&token, self.declared, scope.buffer);
-                let Some(value) = literal.and_then(exact_int64) else {
-                    if token.kind == TokenKind::Number && !self.declared && !scope.in_list && is_fraction(text()) {
-                        *scope.surprise = true;
-                    }
-                    return Fit::Misfit;
-                };
-                values.push(value);
-            }
-            Values::Double(values) => {
-                let literal = literal_text(&token, self.declared, scope.buffer);
-                let Some(value) = literal.and_then(exact_double) else { return Fit::Misfit };
-                values.push(value);
-            }
-            Values::Boolean(values) => {
-                let value = match token.kind {
-                    TokenKind::True => true,
-                    TokenKind::False => false,
-                    TokenKind::String if self.declared && token.inner(scope.buffer) == b"true" => true,
-                    TokenKind::String if self.declared && token.inner(scope.buffer) == b"false" => false,
-                    _ => return Fit::Misfit,
-                };
-                values.append(value);
-            }
-            Values::Timestamp(values) => {
-                let known = scope.time.filter(|(at, _)| *at == value_at).map(|(_, micros)| micros);
-                let Some(value) = known.or_else(|| instant_of(&token, scope.buffer)) else { return Fit::Misfit };
-                values.push(value);
-            }
+            let is_learned = matches!(self.values, Values::Int64(_)) && !self.declared && !scope.in_list;
+            *scope.surprise |= is_learned && token.kind == TokenKind::Number && is_fraction(token.text(scope.buffer));
+            return Fit::Misfit;
+        }
+        match &mut self.values {
             Values::List { offsets, element } => {
                 if token.kind != TokenKind::Array {
                     return Fit::Misfit;
@@ -340,6 +318,7 @@ impl Builder {
                     return if fit == Fit::Repeat { Fit::Repeat } else { Fit::Misfit };
                 }
                 offsets.push(end.unwrap_or_default());
+                self.end_value();
             }
             Values::Struct(_) => {
                 if token.kind != TokenKind::Object {
@@ -349,11 +328,61 @@ impl Builder {
                 if fit != Fit::Taken {
                     return fit;
                 }
+                self.end_value();
             }
+            _ => return Fit::Misfit,
         }
+        Fit::Taken
+    }
+
+    /// Appends a value that is not null to a column that is no list and no struct; whether it fits. If not, the column is as it was.
+    #[inline]
+    pub(super) fn append_token(&mut self, token: &Token, buffer: &[u8], time: Option<(u32, i64)>) -> bool {
+        match &mut self.values {
+            Values::Text { .. } => {
+                if token.kind == TokenKind::String {
+                    self.append_text(|out| unescape(token, buffer, out));
+                } else {
+                    self.append_text(|out| out.extend_from_slice(token.text(buffer)));
+                }
+                return true;
+            }
+            Values::Int64(values) => {
+                let literal = literal_text(token, self.declared, buffer);
+                let Some(value) = literal.and_then(exact_int64) else { return false };
+                values.push(value);
+            }
+            Values::Double(values) => {
+                let literal = literal_text(token, self.declared, buffer);
+                let Some(value) = literal.and_then(exact_double) else { return false };
+                values.push(value);
+            }
+            Values::Boolean(values) => {
+                let value = match token.kind {
+                    TokenKind::True => true,
+                    TokenKind::False => false,
+                    TokenKind::String if self.declared && token.inner(buffer) == b"true" => true,
+                    TokenKind::String if self.declared && token.inner(buffer) == b"false" => false,
+                    _ => return false,
+                };
+                values.append(value);
+            }
+            Values::Timestamp(values) => {
+                let known = time.filter(|(start, _)| *start == token.start).map(|(_, micros)| micros);
+                let Some(value) = known.or_else(|| instant_of(token, buffer)) else { return false };
+                values.push(value);
+            }
+            Values::List { .. } | Values::Struct(_) => return false,
+        }
+        self.end_value();
+        true
+    }
+
+    /// Counts a value that was just put in.
+    #[inline]
+    pub(super) fn end_value(&mut self) {
         self.len += 1;
         self.nulls.append_non_null();
-        Fit::Taken
     }
 
     #[inline]
@@ -362,8 +391,7 @@ impl Builder {
             write(bytes);
             offsets.push(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
         }
-        self.len += 1;
-        self.nulls.append_non_null();
+        self.end_value();
     }
 
     /// Whether new members can come in below it.
@@ -375,13 +403,13 @@ impl Builder {
         }
     }
 
-    fn append_null(&mut self) {
+    pub(super) fn append_null(&mut self) {
         self.pad(self.len + 1);
     }
 
     /// Fills up with nulls to `len` rows.
     #[inline]
-    fn pad(&mut self, len: usize) {
+    pub(super) fn pad(&mut self, len: usize) {
         if self.len < len {
             self.pad_slowly(len);
         }
@@ -401,6 +429,25 @@ impl Builder {
         }
         self.nulls.append_n_nulls(missing);
         self.len = len;
+    }
+
+    /// Says of each member below whether its path, under `node`, has been observed; without evidence, that none has.
+    pub(crate) fn learn(&mut self, evidence: Option<&Evidence>, node: u32) {
+        match &mut self.values {
+            Values::Struct(members) => {
+                for member in &mut members.list {
+                    let key = member.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
+                    let below = evidence.zip(key).and_then(|(evidence, key)| evidence.member(node, key));
+                    member.is_observed = below.is_some();
+                    member.builder.learn(evidence.filter(|_| below.is_some()), below.unwrap_or_default());
+                }
+            }
+            Values::List { element, .. } => {
+                let below = evidence.and_then(|evidence| evidence.node(node)?.element);
+                element.learn(evidence.filter(|_| below.is_some()), below.unwrap_or_default());
+            }
+            _ => {}
+        }
     }
 
     /// Cuts back to at most `len` rows; a row in the making is cut as well.
@@ -480,7 +527,7 @@ impl Builder {
 impl Members {
     /// Whether the object at hand had the member's own key before.
     #[inline]
-    fn had_already(&mut self, position: usize) -> bool {
+    pub(super) fn had_already(&mut self, position: usize) -> bool {
         let objects = self.objects;
         self.list.get_mut(position).is_some_and(|member| std::mem::replace(&mut member.object, objects) == objects)
     }
@@ -560,11 +607,10 @@ impl Members {
 }
 
 impl Builder {
-    fn append_double(&mut self, value: f64) {
+    pub(super) fn append_double(&mut self, value: f64) {
         if let Values::Double(values) = &mut self.values {
             values.push(value);
-            self.len += 1;
-            self.nulls.append_non_null();
+            self.end_value();
         }
     }
 }
@@ -623,6 +669,14 @@ fn literal_text<'a>(token: &Token, declared: bool, buffer: &'a [u8]) -> Option<&
         TokenKind::String if declared && is_number(token.inner(buffer)) => Some(token.inner(buffer)),
         _ => None,
     }
+}
+
+/// A key as it mostly stands in a record, with its quotes and colon; empty if it has to be escaped there.
+fn quoted(key: &[u8]) -> Box<[u8]> {
+    if key.iter().any(|byte| matches!(byte, 0..0x20 | b'"' | b'\\')) {
+        return Box::default();
+    }
+    [b"\"", key, b"\":"].concat().into()
 }
 
 /// A struct's fields.

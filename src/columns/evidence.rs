@@ -250,6 +250,18 @@ impl Evidence {
         self.node(parent)?.by_folded.get(&key.to_lowercase()).copied()
     }
 
+    /// Adds so many values of each kind at a path that is no column yet.
+    pub(crate) fn add_kinds(&mut self, at: u32, kinds: &Kinds) {
+        if self.watch_of(at) == Watch::All {
+            self.node_mut(at).kinds.absorb(kinds);
+        }
+    }
+
+    /// How many paths are known, pinned ones too: it grows when one is met for the first time.
+    pub(crate) fn paths(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Whether anything was observed that is not pinned.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -80,6 +80,9 @@ fn exact_int64_of_any_form(text: &[u8]) -> Option<i64> {
 #[inline]
 #[must_use]
 pub fn exact_double(text: &[u8]) -> Option<f64> {
+    if let Some(value) = short_decimal(text) {
+        return Some(value);
+    }
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     if !value.is_finite() {
         return None;
@@ -89,6 +92,39 @@ pub fn exact_double(text: &[u8]) -> Option<f64> {
         return Some(value);
     }
     large_whole_number(text, value).then_some(value)
+}
+
+/// The double nearest to a number of at most 15 digits without an exponent.
+///
+/// Its digits and the power of ten that divides them are exact doubles, so that their quotient is rounded once, and correctly (Clinger 1990).
+#[inline]
+pub(crate) fn short_decimal(text: &[u8]) -> Option<f64> {
+    const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
+    if unsigned.len() > 16 {
+        return None;
+    }
+    let (mut fraction, mut count) = (0_usize, 0_usize);
+    let mut value = 0_u64;
+    let mut has_point = false;
+    for &byte in unsigned {
+        let digit = byte.wrapping_sub(b'0');
+        if digit <= 9 {
+            value = value * 10 + u64::from(digit);
+            count += 1;
+            fraction += usize::from(has_point);
+        } else if byte == b'.' && !has_point {
+            has_point = true;
+        } else {
+            return None;
+        }
+    }
+    if count == 0 || count > 15 {
+        return None;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "15 digits are fewer than 53 bits hold")]
+    let value = value as f64 / POWERS.get(fraction)?;
+    Some(if unsigned.len() < text.len() { -value } else { value })
 }
 
 /// Whether a JSON number has a fraction (and is one that a double can hold at all).
@@ -165,6 +201,17 @@ mod tests {
         for text in ["1e400", "-1e400", "9007199254740993", "-9007199254740993", "9007199254740993.0", "100000000000000000000000"]
         {
             assert_eq!(exact_double(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_short_decimal_is_the_nearest_double(whole in 0_u64..100_000_000, fraction in "[0-9]{0,9}", negative: bool) {
+            let sign = if negative { "-" } else { "" };
+            let point = if fraction.is_empty() { "" } else { "." };
+            let text = format!("{sign}{whole}{point}{fraction}");
+            let parsed = text.parse::<f64>().unwrap();
+            proptest::prop_assert_eq!(exact_double(text.as_bytes()).map(f64::to_bits), Some(parsed.to_bits()), "{}", text);
         }
     }
 }

@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use arrow::array::StructArray;
 
 use super::builder::{Builder, Fit, Scope};
+use super::direct::Walk;
+use super::evidence::Evidence;
 use super::rescue::Rescue;
-use crate::domain::schema::{Role, TableSchema};
+use crate::domain::schema::{Column, Role, TableSchema};
 use crate::records::json::Tape;
+use crate::records::route::{Found, Rules, Watch};
 
 /// Appends records to the columns of one table and gives them back as Arrow arrays.
 ///
@@ -16,6 +19,12 @@ use crate::records::json::Tape;
 #[derive(Debug)]
 pub struct Shredder {
     root: Builder,
+    /// The top-level columns that rules ask for.
+    watch: Vec<Watch>,
+    /// While the records are evidence: of each row, whether it went straight and is still to be counted.
+    straight: Option<Vec<bool>>,
+    /// How many paths the evidence knew when it was last looked at.
+    learnt: usize,
     rescue_column: Option<usize>,
     rescue: Rescue,
     rescued: HashMap<String, u64>,
@@ -28,6 +37,8 @@ pub struct Shredder {
 pub struct Shredded {
     /// The rows: a struct array of the schema's columns, in its order.
     pub rows: StructArray,
+    /// If the records are evidence: of each row whether [`Evidence::recount`] is still to count it.
+    pub straight: Option<Vec<bool>>,
     /// How many values were rescued, by the JSON Pointer of each (at most 1,000 pointers are told apart, the rest is under the empty one).
     pub rescued: HashMap<String, u64>,
 }
@@ -42,6 +53,9 @@ impl Shredder {
         let rescue_column = schema.columns.iter().position(|column| column.role == Role::Rescue);
         Shredder {
             root: Builder::root(&schema.columns),
+            watch: Vec::new(),
+            straight: None,
+            learnt: 0,
             rescue_column,
             rescue: Rescue::default(),
             rescued: HashMap::new(),
@@ -50,16 +64,70 @@ impl Shredder {
         }
     }
 
+    /// Has [`append_direct`](Shredder::append_direct) find the values that rules ask for.
+    #[must_use]
+    pub fn watching(mut self, schema: &TableSchema, rules: &Rules) -> Shredder {
+        let columns = schema.columns.iter();
+        let watch =
+            |column: &Column| if column.role == Role::Value { rules.watch(column.key().as_bytes()) } else { Watch::default() };
+        self.watch = columns.map(watch).collect();
+        self
+    }
+
+    /// Says that the records are evidence: they go straight only while [`Evidence::recount`] can count them afterwards.
+    #[must_use]
+    pub fn observing(mut self) -> Shredder {
+        self.straight = Some(Vec::new());
+        self
+    }
+
+    /// Looks at what the evidence of the rows so far knows, which the record that was last appended by tape has been added to.
+    pub fn learn(&mut self, evidence: &Evidence) {
+        if self.learnt != evidence.paths() {
+            self.learnt = evidence.paths();
+            self.root.learn(Some(evidence), 0);
+        }
+    }
+
+    /// Appends the record that `text` (valid UTF-8) is, straight from its bytes, and gives the values that rules ask for. The row is in the
+    /// making then: [`keep`](Shredder::keep) or [`drop_row`](Shredder::drop_row) must follow.
+    ///
+    /// `None`, and nothing is appended, if it takes a tape: where the record holds anything but what the schema expects, spelt as usual; or is none, or
+    /// is deeper than `max_depth`, or needs a repair. What is appended is what [`append`](Shredder::append) would.
+    pub fn append_direct(&mut self, text: &[u8], max_depth: usize) -> Option<Found> {
+        let mut found = Found::default();
+        let is_evidence = self.straight.is_some();
+        let mut walk = Walk { buffer: text, max_depth, watch: &self.watch, found: &mut found, is_evidence };
+        if text.first() == Some(&b'{') && self.root.take_members::<true>(1, 1, &mut walk) == Some(text.len()) {
+            return Some(found);
+        }
+        self.drop_row();
+        None
+    }
+
+    /// Keeps the row in the making.
+    pub fn keep(&mut self) {
+        if let Some(straight) = &mut self.straight {
+            straight.push(true);
+        }
+        self.root.end_row();
+    }
+
+    /// Cuts the row in the making off.
+    pub fn drop_row(&mut self) {
+        self.root.truncate(self.root.len());
+    }
+
     /// Appends the record on `tape`, an object, as one row.
     ///
-    /// `time` is the instant of the token at that index, when the caller has read it already. Returns whether the record holds something
+    /// `time` is where a value starts and its instant, when the caller has read it already. Returns whether the record holds something
     /// that could change the schema: a key without a column, or a fraction in an `int64` column that was learned.
     pub fn append(&mut self, tape: &mut Tape, buffer: &[u8], time: Option<(u32, i64)>) -> bool {
         self.record_had_surprise = false;
         if self.walk(tape, buffer, time) == Fit::Repeat {
             // Rare: a key stands twice in one object, and the last one counts. Marked, the walk passes the others over.
             tape.drop_repeats(buffer);
-            self.root.truncate(self.root.len());
+            self.drop_row();
             self.walk(tape, buffer, time);
         }
         if self.rescue.count() > 0 {
@@ -71,6 +139,9 @@ impl Shredder {
             if let Some(column) = self.rescue_column {
                 self.root.append_text_at(column, self.rescue.finish());
             }
+        }
+        if let Some(straight) = &mut self.straight {
+            straight.push(false);
         }
         self.root.end_row();
         self.record_had_surprise
@@ -101,7 +172,12 @@ impl Shredder {
     /// Fails only where a column passes what 32-bit offsets can address (2 GiB of text in one batch), which the sizes of a batch forbid.
     pub fn finish(&mut self) -> Result<Shredded, arrow::error::ArrowError> {
         let rows = self.root.finish_root()?;
-        Ok(Shredded { rows, rescued: std::mem::take(&mut self.rescued) })
+        if self.learnt > 0 {
+            self.root.learn(None, 0);
+            self.learnt = 0;
+        }
+        let straight = self.straight.as_mut().map(std::mem::take);
+        Ok(Shredded { rows, straight, rescued: std::mem::take(&mut self.rescued) })
     }
 }
 
@@ -111,7 +187,7 @@ mod tests {
     use arrow::datatypes::{DataType, Float64Type, Int64Type};
 
     use super::*;
-    use crate::columns::evidence::{Evidence, Limits};
+    use crate::columns::evidence::Limits;
     use crate::columns::pin::{Given, base_schema, decide, versioned};
     use crate::domain::run::Day;
     use crate::domain::schema::{Declared, DeclaredType, Type};

@@ -84,8 +84,6 @@ pub(super) struct NotYet {
 
 /// The keys that are refused for now. Whoever builds the feature deletes the entry; the key itself is read already.
 pub(super) const NOT_YET: &[NotYet] = &[
-    NotYet { section: Section::Staging, name: "sqs_queue_url", unless_false: false },
-    NotYet { section: Section::Staging, name: "sqs_mode", unless_false: false },
     NotYet { section: Section::Destination, name: "dedupe", unless_false: false },
     NotYet { section: Section::Destination, name: "sweep", unless_false: true },
 ];
@@ -147,7 +145,7 @@ pub(super) const KEYS: &[Key] = &[
     key(Staging, "table_field", "text", Optional, "the top-level key that may name a configured table, for records outside such a table's folder"),
     key(Staging, "organization_field", "text", Optional, "the top-level key that names a record's organisation, where several share a prefix"),
     key(Staging, "require_marker", "text", Optional, "the name of an object below the day's prefix that must be there before the day is read, such as `_SUCCESS`"),
-    key(Staging, "sqs_queue_url", "URL", Optional, "a queue of records and notifications that is taken into staging"),
+    key(Staging, "sqs_queue_url", "URL", Optional, "a standard queue of records and of S3 notifications, which is taken into staging; a notified object has to lie under `s3_prefix`, which then needs no day"),
     key(Staging, "sqs_mode", "`drain` or `trigger`", Toml(r#""drain""#), "whether a scheduled run drains the queue, or the queue triggers a second function"),
     key(Staging, "on_damaged_object", "`fail` or `skip`", Toml(r#""fail""#), "whether a damaged object fails the run or is left out whole, and said so"),
     key(Staging, "allow_empty_day", "boolean", Toml("false"), "whether a day without any staged object is fine; else the run fails, and may be tried again"),
@@ -171,7 +169,7 @@ pub(super) const KEYS: &[Key] = &[
     key(Run, "memory_budget", "size", Computed("70 % of the function's memory, or 1GiB"), "the most bytes that everything buffered may take; one that can't hold the row groups and limits is refused"),
     key(Run, "part_size", "size, 5MiB to 5GiB", Toml(r#""16MiB""#), "bytes of one part of a multipart upload; 10,000 of them must hold a file"),
     key(Run, "scratch_dir", "absolute path", Computed("the system's"), "where encoded bytes wait for a full part"),
-    key(Run, "scratch_budget", "size or percentage", Toml(r#""80%""#), "how much of it may be used; a percentage is of what is free at start"),
+    key(Run, "scratch_budget", "size or percentage", Toml(r#""80%""#), "how much of it may be used; a percentage is of what is free at start; when it is full, files end early and the answer names them"),
     key(Run, "max_quarantine_ratio", "number, 0 to 1", Toml("0.01"), "a run fails when more than this share of its records, and also more than `max_quarantine_records`, are quarantined"),
     key(Run, "max_quarantine_records", "whole number", Toml("1000"), "see `max_quarantine_ratio`"),
     key(Run, "max_tables", "whole number, 1 to 100000", Toml("1000"), "the most event tables in a run; records of further ones are quarantined"),

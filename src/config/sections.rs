@@ -15,7 +15,8 @@ use super::written::{Fields, Report, in_order};
 use super::{MIB, destination};
 use crate::domain::layout::Prefix;
 use crate::domain::settings::{
-    CHUNK_BYTES, NewColumns, OnDamagedObject, Parquet, Run, ScratchBudget, Settings, Staging, State, Table,
+    CHUNK_BYTES, NewColumns, OnDamagedObject, Parquet, QueueMode, Run, ScratchBudget, Settings, Staging, StagingQueue, State,
+    Table,
 };
 use crate::domain::spelling::nearest;
 use crate::domain::table::{SyncMode, TableName};
@@ -95,19 +96,17 @@ fn staging(fields: &Fields<'_>) -> (Staging, Origin) {
     let mistakes_before = fields.report.count();
     let s3_bucket = fields.get("s3_bucket", values::bucket);
     let s3_prefix = fields.get("s3_prefix", template);
-    fields.get("sqs_queue_url", values::queue_url);
-    fields.get("sqs_mode", |value| values::one_of(value, &[("drain", ()), ("trigger", ())]));
-    let has_day = |prefix: &String| {
-        prefix.contains("{date}") || ["{year}", "{month}", "{day}"].iter().all(|placeholder| prefix.contains(placeholder))
-    };
-    // A queue's notified objects have their day from the message.
-    if s3_prefix.as_ref().is_some_and(|prefix| !has_day(prefix)) && !fields.has("sqs_queue_url") {
-        fields.mistake("s3_prefix", "does not say the day, put `{date}` or all of `{year}`, `{month}` and `{day}` into it");
+    let url = fields.get("sqs_queue_url", values::queue_url);
+    let mode =
+        fields.get("sqs_mode", |value| values::one_of(value, &[("drain", QueueMode::Drain), ("trigger", QueueMode::Trigger)]));
+    if fields.has("sqs_mode") && !fields.has("sqs_queue_url") {
+        fields.mistake("sqs_mode", "says how a queue is read, and there is none, add `sqs_queue_url` or leave it out");
     }
     let place_known = s3_bucket.is_some() && s3_prefix.is_some();
     let staging = Staging {
         s3_bucket: s3_bucket.unwrap_or_default(),
         s3_prefix: s3_prefix.unwrap_or_default(),
+        queue: url.zip(mode).map(|(url, mode)| StagingQueue { url, mode }),
         s3_region: fields.get("s3_region", values::region),
         event_field: fields.ready("event_field", values::text),
         time_field: fields.ready("time_field", values::text),
@@ -125,6 +124,19 @@ fn staging(fields: &Fields<'_>) -> (Staging, Origin) {
         max_ratio: fields.ready("max_ratio", |value| values::whole(value, 1, 1_000_000_000)),
         max_depth: fields.ready("max_depth", |value| values::whole(value, 1, 1000)),
     };
+    if place_known && !staging.names_day() {
+        // A queue's notified objects have their day from the message.
+        if !fields.has("sqs_queue_url") {
+            fields.mistake("s3_prefix", "does not say the day, put `{date}` or all of `{year}`, `{month}` and `{day}` into it");
+        } else if staging.s3_prefix.is_empty() {
+            fields.mistake(
+                "s3_prefix",
+                "is empty: the queue could have every object of the bucket read, name the folder that is staged in",
+            );
+        } else if fields.has("require_marker") {
+            fields.mistake("require_marker", "needs the day in `s3_prefix`, put `{date}` into it or leave one of the two out");
+        }
+    }
     (staging, Origin::of(fields, mistakes_before, place_known))
 }
 

@@ -274,11 +274,11 @@ fn looks_like_a_key(text: &str) -> bool {
 }
 
 pub(super) fn queue_url(value: &DeValue<'_>) -> Ruled<String> {
-    checked(value, "the queue's URL such as `\"https://sqs.eu-central-1.amazonaws.com/123456789012/name\"`", |text| {
+    checked(value, "a standard queue's URL such as `\"https://sqs.eu-central-1.amazonaws.com/123456789012/name\"`", |text| {
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
         let has_path =
             rest.and_then(|rest| rest.split_once('/')).is_some_and(|(host, path)| !host.is_empty() && !path.is_empty());
-        has_path && text.bytes().all(|byte| byte.is_ascii_graphic())
+        has_path && !text.ends_with(".fifo") && text.bytes().all(|byte| byte.is_ascii_graphic())
     })
 }
 

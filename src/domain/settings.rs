@@ -54,6 +54,9 @@ pub struct Staging {
     pub allow_empty_day: bool,
     /// An object that must be there before the day is read (a name below the staged prefix).
     pub require_marker: Option<String>,
+    /// The queue that is taken into staging.
+    #[serde(skip)]
+    pub queue: Option<StagingQueue>,
     /// The longest record, in bytes.
     pub max_record_bytes: u64,
     /// The most bytes that one object may unpack to.
@@ -71,6 +74,13 @@ impl Staging {
         usize::try_from(self.max_record_bytes).unwrap_or(usize::MAX)
     }
 
+    /// Whether the staged prefix says the whole day, so that listing it finds the day's objects.
+    #[must_use]
+    pub fn names_day(&self) -> bool {
+        let has = |placeholder: &str| self.s3_prefix.contains(placeholder);
+        has("{date}") || (has("{year}") && has("{month}") && has("{day}"))
+    }
+
     /// The staged prefix of a day, placeholders filled in; `organization` replaces `{organization}`.
     #[must_use]
     pub fn prefix_of(&self, day: Day, organization: Option<&str>) -> String {
@@ -81,6 +91,24 @@ impl Staging {
             .replace("{day}", &format!("{:02}", day.day()))
             .replace("{organization}", organization.unwrap_or_default())
     }
+}
+
+/// `staging.sqs_queue_url` and `staging.sqs_mode`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagingQueue {
+    /// The queue's URL.
+    pub url: String,
+    /// Who takes its messages.
+    pub mode: QueueMode,
+}
+
+/// `staging.sqs_mode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueMode {
+    /// A run, before it plans its day.
+    Drain,
+    /// A second function, which the queue triggers.
+    Trigger,
 }
 
 /// `staging.on_damaged_object`.

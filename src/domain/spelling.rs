@@ -1,4 +1,4 @@
-//! What somebody who wrote an unknown name probably meant.
+//! Words for people: what somebody who wrote an unknown name probably meant, and text from outside that is safe to show.
 
 /// The one of `known` names (in lower case) that looks most like `written`, whatever its case; `None` where none is known.
 #[must_use]
@@ -8,9 +8,29 @@ pub fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Optio
     known.max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
 }
 
+/// Text as it may be shown: control characters are escaped, all but line feeds and tabs, so that a name from outside (an object's key,
+/// say) commands no terminal.
+#[must_use]
+pub fn legible(text: &str) -> String {
+    let mut legible = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() && !matches!(letter, '\n' | '\t') {
+            legible.extend(letter.escape_default());
+        } else {
+            legible.push(letter);
+        }
+    }
+    legible
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_from_outside_commands_no_terminal() {
+        assert_eq!(legible("a\u{1b}[31m\u{9b}2J\r\u{7f}b\n\tc é"), "a\\u{1b}[31m\\u{9b}2J\\r\\u{7f}b\n\tc é");
+    }
 
     #[test]
     fn the_name_that_is_most_alike_is_meant() {

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, TimestampMicrosecondType};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
-use parquet::basic::{Compression, Encoding};
+use parquet::basic::{Compression, Encoding, Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
@@ -211,9 +211,15 @@ fn properties(schema: &ParquetSchema, first: &[RecordBatch]) -> WriterProperties
     for (position, descriptor) in schema.parquet.columns().iter().enumerate() {
         let path = descriptor.path().clone();
         let leaf: Vec<&ArrayRef> = leaves.iter().filter_map(|leaves| leaves.get(position)).collect();
-        properties = properties.set_column_dictionary_enabled(path.clone(), dictionary_pays(&leaf));
+        let has_dictionary = dictionary_pays(&leaf);
+        properties = properties.set_column_dictionary_enabled(path.clone(), has_dictionary);
         if path.parts().first().is_some_and(|name| schema.indexed.contains(name)) {
             properties = properties.set_column_statistics_enabled(path, EnabledStatistics::Page);
+        } else if !has_dictionary && descriptor.physical_type() == Type::BYTE_ARRAY && leaf.iter().any(|array| has_values(array))
+        {
+            // The least and the greatest of ids and prose rule nothing out, and each value would be compared with both. A column that begins empty
+            // keeps them: that it stays so is worth knowing.
+            properties = properties.set_column_statistics_enabled(path, EnabledStatistics::None);
         }
     }
     properties.build()
@@ -233,6 +239,10 @@ fn collect_leaves(array: &ArrayRef, leaves: &mut Vec<ArrayRef>) {
         }
         _ => leaves.push(Arc::clone(array)),
     }
+}
+
+fn has_values(array: &dyn Array) -> bool {
+    array.null_count() < array.len()
 }
 
 fn dictionary_pays(leaf: &[&ArrayRef]) -> bool {

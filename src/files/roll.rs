@@ -3,16 +3,14 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray, StructArray, TimestampMicrosecondArray,
-};
-use arrow::compute::concat;
+use arrow::array::{RecordBatch, RecordBatchOptions, StringArray, StructArray, TimestampMicrosecondArray};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 
 use super::json::JsonFile;
 use super::parquet::{ParquetFile, ParquetSchema};
+use crate::columns::join::Join;
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Transfer;
 use crate::domain::schema::{Role, TableSchema};
@@ -86,9 +84,9 @@ pub struct RollingFile {
     recipe: Recipe,
     target: u64,
     open: Option<Open>,
-    waiting: Vec<StructArray>,
-    /// How many of the last of them are pieces as they came.
-    loose: usize,
+    waiting: Option<Join>,
+    /// How many rows the last batch had: the next one is about as long.
+    expected: usize,
     deferred: Deferred,
     lines: Vec<u8>,
     line_rows: u64,
@@ -104,8 +102,8 @@ impl RollingFile {
             recipe,
             target,
             open: None,
-            waiting: Vec::new(),
-            loose: 0,
+            waiting: None,
+            expected: 0,
             deferred: Deferred::default(),
             lines: Vec::new(),
             line_rows: 0,
@@ -117,15 +115,11 @@ impl RollingFile {
     pub fn push(&mut self, rows: Rows) -> Result<()> {
         match rows {
             Rows::Columns(columns) => {
-                self.waiting.push(columns);
-                self.loose += 1;
-                if self.loose == LOOSE_PIECES {
-                    // An array costs some hundred bytes whatever is in it, and a piece may hold a row or two.
-                    let pieces = self.waiting.split_off(self.waiting.len() - self.loose);
-                    let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| piece as &dyn Array).collect();
-                    self.waiting.push(concat(&pieces).map_err(|error| not_joined(&error))?.as_struct().clone());
-                    self.loose = 0;
-                }
+                let waiting = match &mut self.waiting {
+                    Some(waiting) => waiting,
+                    none => none.insert(Join::new(columns.fields(), self.expected).map_err(|error| not_joined(&error))?),
+                };
+                waiting.push(&columns).map_err(|error| not_joined(&error))?;
             }
             Rows::Lines { bytes, range, rows } => {
                 self.lines.extend_from_slice(bytes.get(range).unwrap_or_default());
@@ -140,15 +134,13 @@ impl RollingFile {
         if self.line_rows > 0 {
             return self.end_lines(out);
         }
-        let waiting = std::mem::take(&mut self.waiting);
-        self.loose = 0;
-        if waiting.is_empty() {
-            return Ok(());
-        }
+        let Some(waiting) = self.waiting.take() else { return Ok(()) };
+        // Room that is made beforehand and stays empty for long would cost memory where there are many tables with few rows.
+        self.expected = if waiting.rows() < MANY_ROWS { 0 } else { waiting.rows() };
         let Recipe::Parquet { schema, own, transfer } = &self.recipe else {
             return Err(Error::bug("columns came for a JSON file, please report it"));
         };
-        let batch = batch_of(schema, own, *transfer, &waiting)?;
+        let batch = batch_of(schema, own, *transfer, waiting)?;
         if let Some(Open::Parquet(file)) = &mut self.open
             && file.has_open_row_group()
         {
@@ -207,7 +199,7 @@ impl RollingFile {
 
     /// Ends the file that is open, if one is.
     pub fn finish(&mut self, out: &mut Vec<Piece>) -> Result<()> {
-        if !self.waiting.is_empty() || self.line_rows > 0 {
+        if self.waiting.is_some() || self.line_rows > 0 {
             self.end_batch(out)?;
         }
         self.encode_deferred()?;
@@ -245,8 +237,8 @@ struct Deferred {
 const DEFERRED_ROWS: usize = 8_192;
 /// Rows that tell which columns want a dictionary.
 const TELLING_ROWS: usize = 4_096;
-/// Pieces that are joined before their batch is complete.
-const LOOSE_PIECES: usize = 16;
+/// Rows of a batch from which on the next one is expected to be as long.
+const MANY_ROWS: usize = 512;
 
 impl Deferred {
     fn push(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -313,16 +305,9 @@ fn not_joined(error: &ArrowError) -> Error {
     Error::bug(format!("columns could not be joined: {error}, please report it"))
 }
 
-fn batch_of(schema: &ParquetSchema, own: &[(usize, Role)], transfer: Transfer, waiting: &[StructArray]) -> Result<RecordBatch> {
-    let rows: usize = waiting.iter().map(Array::len).sum();
-    let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.arrow().fields().len());
-    for position in 0..schema.arrow().fields().len() {
-        let pieces: Vec<&dyn Array> = waiting.iter().filter_map(|rows| rows.columns().get(position)).map(AsRef::as_ref).collect();
-        columns.push(match pieces.as_slice() {
-            [only] => arrow::array::make_array(only.to_data()),
-            _ => concat(&pieces).map_err(|error| not_joined(&error))?,
-        });
-    }
+fn batch_of(schema: &ParquetSchema, own: &[(usize, Role)], transfer: Transfer, waiting: Join) -> Result<RecordBatch> {
+    let rows = waiting.rows();
+    let (_, mut columns, _) = waiting.finish().map_err(|error| not_joined(&error))?.into_parts();
     for (position, role) in own {
         if let Some(column) = columns.get_mut(*position) {
             *column = match role {
@@ -340,7 +325,7 @@ fn batch_of(schema: &ParquetSchema, own: &[(usize, Role)], transfer: Transfer, w
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, ListArray};
+    use arrow::array::{ArrayRef, Int64Array, ListArray};
     use arrow::datatypes::Int64Type;
 
     use super::*;

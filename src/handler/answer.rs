@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::access::check::Report;
 use crate::domain::error::{Error, Kind};
+use crate::domain::spelling::legible;
 use crate::run::answer::RunAnswer;
 
 /// The most bytes of an answer: Lambda hands at most 256 KB on to an on-failure destination, envelope included.
@@ -113,10 +114,10 @@ fn cut(mut message: String) -> String {
     message
 }
 
-/// A message without line ends: several mistakes of a configuration are told one after the other.
+/// A message without line ends and control characters: several mistakes of a configuration are told one after the other.
 pub(super) fn one_line(message: &str) -> String {
     let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    lines.join("; ")
+    legible(&lines.join("; "))
 }
 
 /// How an invocation failed: before any run began, or in some of its runs, of which the answer then tells.
@@ -250,5 +251,7 @@ mod tests {
     fn several_mistakes_become_one_line() {
         assert_eq!(one_line("a: b\nc: d\n"), "a: b; c: d");
         assert_eq!(one_line("a"), "a");
+        // An object's key stood in it as it was, and the console that showed the error obeyed it.
+        assert_eq!(one_line("`\u{1b}[31m` is damaged"), "`\\u{1b}[31m` is damaged");
     }
 }

@@ -11,7 +11,7 @@ use crate::domain::error::{Error, Kind, Result};
 use crate::domain::settings::Settings;
 use crate::run::answer::{RunAnswer, RunOutcome};
 use crate::run::due::Due;
-use crate::run::lanes::{LANES, bounded};
+use crate::store::lanes::{LANES, bounded};
 use crate::store::queue::{Bury, Enqueue, Hold, LONGEST_DELAY, LONGEST_VISIBILITY, Message};
 
 /// How long a message waits that comes back for the first time; each further time it is twice as long, up to [`LONGEST_DELAY`]. With the

@@ -41,6 +41,11 @@ const TOO_DEEP: u8 = 4;
 const KEY: u8 = 8;
 
 impl Token {
+    /// A scalar that is no key; `is_escaped` of a string that holds escapes.
+    pub(crate) fn scalar(start: usize, end: usize, kind: TokenKind, is_escaped: bool) -> Token {
+        Token { start: index(start), end: index(end), next: u32::MAX, kind, flags: if is_escaped { ESCAPED } else { 0 } }
+    }
+
     /// Whether a string holds escapes, so that its text is not its value.
     #[must_use]
     pub fn is_escaped(&self) -> bool {
@@ -357,46 +362,52 @@ impl Tape {
 
     /// Reads the string whose opening quote is at `at`.
     #[inline]
-    fn string(&mut self, buffer: &[u8], at: usize, mut flags: u8) -> Result<usize, Fault> {
-        let mut position = at + 1;
-        loop {
-            position = special_from(buffer, position);
-            match byte_at(buffer, position) {
-                b'"' => {
-                    self.push(at, position + 1, TokenKind::String, flags);
-                    return Ok(position + 1);
-                }
-                b'\\' => {
-                    flags |= ESCAPED;
-                    position = self.escape(buffer, position)?;
-                }
-                _ => return Err(Fault::Syntax(position)),
+    fn string(&mut self, buffer: &[u8], at: usize, flags: u8) -> Result<usize, Fault> {
+        let (end, is_escaped) = string_end(buffer, at, &mut self.findings)?;
+        self.push(at, end, TokenKind::String, flags | if is_escaped { ESCAPED } else { 0 });
+        Ok(end)
+    }
+}
+
+/// Where the string ends whose opening quote is at `at`, and whether it holds escapes.
+#[inline]
+pub(crate) fn string_end(buffer: &[u8], at: usize, findings: &mut Findings) -> Result<(usize, bool), Fault> {
+    let mut position = at + 1;
+    let mut is_escaped = false;
+    loop {
+        position = special_from(buffer, position);
+        match byte_at(buffer, position) {
+            b'"' => return Ok((position + 1, is_escaped)),
+            b'\\' => {
+                is_escaped = true;
+                position = escape_end(buffer, position, findings)?;
             }
+            _ => return Err(Fault::Syntax(position)),
         }
     }
+}
 
-    fn escape(&mut self, buffer: &[u8], at: usize) -> Result<usize, Fault> {
-        match byte_at(buffer, at + 1) {
-            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(at + 2),
-            b'u' => {
-                let unit = hex4(buffer, at + 2).ok_or(Fault::Syntax(at))?;
-                match unit {
-                    0xD800..=0xDBFF => {
-                        let low = (byte_at(buffer, at + 6) == b'\\' && byte_at(buffer, at + 7) == b'u')
-                            .then(|| hex4(buffer, at + 8))
-                            .flatten();
-                        if low.is_some_and(|low| (0xDC00..=0xDFFF).contains(&low)) {
-                            return Ok(at + 12);
-                        }
-                        self.findings.half_surrogate = true;
+fn escape_end(buffer: &[u8], at: usize, findings: &mut Findings) -> Result<usize, Fault> {
+    match byte_at(buffer, at + 1) {
+        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => Ok(at + 2),
+        b'u' => {
+            let unit = hex4(buffer, at + 2).ok_or(Fault::Syntax(at))?;
+            match unit {
+                0xD800..=0xDBFF => {
+                    let low = (byte_at(buffer, at + 6) == b'\\' && byte_at(buffer, at + 7) == b'u')
+                        .then(|| hex4(buffer, at + 8))
+                        .flatten();
+                    if low.is_some_and(|low| (0xDC00..=0xDFFF).contains(&low)) {
+                        return Ok(at + 12);
                     }
-                    0xDC00..=0xDFFF => self.findings.half_surrogate = true,
-                    _ => {}
+                    findings.half_surrogate = true;
                 }
-                Ok(at + 6)
+                0xDC00..=0xDFFF => findings.half_surrogate = true,
+                _ => {}
             }
-            _ => Err(Fault::Syntax(at)),
+            Ok(at + 6)
         }
+        _ => Err(Fault::Syntax(at)),
     }
 }
 
@@ -412,7 +423,7 @@ fn index(position: usize) -> u32 {
 }
 
 #[inline]
-fn byte_at(buffer: &[u8], at: usize) -> u8 {
+pub(crate) fn byte_at(buffer: &[u8], at: usize) -> u8 {
     // NUL is allowed nowhere between or in tokens, so it stands for the end of the text as well.
     buffer.get(at).copied().unwrap_or(0)
 }
@@ -452,7 +463,7 @@ fn digits_end(buffer: &[u8], mut at: usize) -> usize {
 
 /// The end of the number that starts at `at`, by the grammar of RFC 8259 §6.
 #[inline]
-fn number_end(buffer: &[u8], at: usize) -> Option<usize> {
+pub(crate) fn number_end(buffer: &[u8], at: usize) -> Option<usize> {
     let first = at + usize::from(byte_at(buffer, at) == b'-');
     let mut end = match byte_at(buffer, first) {
         b'0' => first + 1,

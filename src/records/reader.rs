@@ -16,6 +16,13 @@ pub struct Place {
 
 /// What takes what a [`Reader`] finds.
 pub trait Visit {
+    /// Takes `text`, valid UTF-8 that seems to be one record at its `place`, without a tape; or leaves it, and then it is read on a tape.
+    ///
+    /// Who takes it has checked it whole, and that it needs no repair.
+    fn direct(&mut self, _place: Place, _text: &[u8], _max_depth: usize) -> bool {
+        false
+    }
+
     /// A record: an object, whole on `tape`. `text` is its bytes, fit to be delivered; `repaired` says that they are not the `original` ones.
     fn record(&mut self, place: Place, tape: &mut Tape, text: &[u8], repaired: bool, original: &[u8]);
 
@@ -85,12 +92,16 @@ impl Reader {
     fn line(&mut self, line: &[u8], place: Place, is_utf8: bool, visit: &mut impl Visit) {
         let Some(start) = line.iter().position(|byte| !is_space(*byte)) else { return };
         let end = line.iter().rposition(|byte| !is_space(*byte)).map_or(0, |last| last + 1);
+        let text = line.get(start..end).unwrap_or_default();
+        let may_be_direct = is_utf8 && text.first() == Some(&b'{') && text.len() <= self.max_record_bytes;
+        if may_be_direct && visit.direct(place_in(place, start), text, self.max_depth) {
+            return;
+        }
         // The usual line is one object; anything else is looked at in a second way.
         if line.get(start) == Some(&b'{') && self.tape.read(line, start, self.max_depth) == Ok(end) {
             return self.taken(line, place, start..end, is_utf8, visit);
         }
         if self.find_values(line, start, end, |reader, at| reader.end_of(line, at)).is_none() {
-            let text = line.get(start..end).unwrap_or_default();
             let reason = if text.len() > self.max_record_bytes { Reason::TooLarge } else { Reason::NotJson };
             return visit.reject(place_in(place, start), reason, text, looks_spread(text).then_some(SPREAD_HINT));
         }

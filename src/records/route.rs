@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use memchr::memmem::Finder;
 use sha2::{Digest, Sha256};
 
 use super::json::{Tape, Token, TokenKind, unescape};
@@ -94,7 +95,7 @@ pub struct Route {
     pub table: usize,
     /// Its partition's day.
     pub day: Day,
-    /// The token of the record's time and its instant in microseconds, where it has a usable one.
+    /// Where the value of the record's time starts and its instant in microseconds, where it has a usable one.
     pub time: Option<(u32, i64)>,
     /// The first half of the SHA-256 of the `dedupe` key's value.
     pub identity: Option<u128>,
@@ -130,6 +131,8 @@ pub struct Router {
     by_name: HashMap<Arc<TableName>, usize>,
     by_event: HashMap<Vec<u8>, usize>,
     last: (Vec<u8>, usize),
+    /// The event's key as it mostly stands in a record.
+    quoted_event: Finder<'static>,
     text: Vec<u8>,
 }
 
@@ -140,12 +143,14 @@ impl Router {
     /// A router by these rules.
     #[must_use]
     pub fn new(rules: Arc<Rules>) -> Router {
+        let quoted_event = Finder::new(&format!("\"{}\":", rules.event_field)).into_owned();
         Router {
             rules,
             tables: Vec::new(),
             by_name: HashMap::new(),
             by_event: HashMap::new(),
             last: (Vec::new(), 0),
+            quoted_event,
             text: Vec::new(),
         }
     }
@@ -188,30 +193,44 @@ impl Router {
 
     /// Routes the record on `tape`, an object. `folder` is the table of the object's folder, if that decides.
     pub fn route(&mut self, tape: &Tape, buffer: &[u8], folder: Option<usize>) -> Routed {
+        let found = Found::on(tape, &self.rules, buffer, &mut self.text);
+        self.decide(&found, buffer, folder)
+    }
+
+    /// The table that a record's bytes seem to name, if it was met before: the first key that looks like the event's may be another's, deeper in.
+    #[must_use]
+    pub fn guess(&self, record: &[u8]) -> Option<usize> {
+        let name = self.quoted_event.find(record)? + self.quoted_event.needle().len();
+        let rest = record.get(name..)?;
+        let rest = rest.get(rest.iter().position(|byte| *byte != b' ')?..)?.strip_prefix(b"\"")?;
+        let text = rest.get(..memchr::memchr(b'"', rest)?)?;
+        if self.last.0 == text { Some(self.last.1) } else { self.by_event.get(text).copied() }
+    }
+
+    /// Routes a record by the values that were found in it.
+    pub fn decide(&mut self, found: &Found, buffer: &[u8], folder: Option<usize>) -> Routed {
         let rules = Arc::clone(&self.rules);
-        let found = Fields::find(&rules, tape, buffer, &mut self.text);
         if let Some((_, wanted)) = &rules.organization {
             // The filter comes first, over every table, and a record that does not say whose it is is nobody's.
-            let same = found.organization.is_some_and(|value| self.is_text(&tape.token(value), buffer, wanted));
+            let same = found.organization.is_some_and(|value| self.is_text(&value, buffer, wanted));
             if !same {
                 return Routed::Filtered;
             }
         }
-        let number = match folder.or_else(|| self.named(&rules, &found, tape, buffer)) {
+        let number = match folder.or_else(|| self.named(&rules, found, buffer)) {
             Some(number) => number,
-            None => match found.event.and_then(|value| self.event(&tape.token(value), buffer)) {
+            None => match found.event.and_then(|value| self.event(&value, buffer)) {
                 Some(number) => number,
                 None => return Routed::Reject(Reason::NoEventName),
             },
         };
         let Some(table) = self.tables.get(number) else { return Routed::Reject(Reason::NoEventName) };
-        let time = found.time.and_then(|at| Some((at, instant_of(&tape.token(at), buffer)?)));
         let by_time = rules.partition != PartitionRule::StagedDay && table.sync == SyncMode::Incremental;
-        if time.is_none() && (table.is_event || by_time) {
+        if found.time.is_none() && (table.is_event || by_time) {
             return Routed::Reject(Reason::NoTime);
         }
         let mut day = rules.day;
-        if let (PartitionRule::Time { max_lateness_days }, true, Some((_, micros))) = (rules.partition, by_time, time) {
+        if let (PartitionRule::Time { max_lateness_days }, true, Some((_, micros))) = (rules.partition, by_time, found.time) {
             let Some(own) = Day::from_epoch_micros(micros) else { return Routed::Reject(Reason::NoTime) };
             let late = rules.day.days_since(own);
             if late > i64::from(max_lateness_days) || late < -1 {
@@ -219,8 +238,7 @@ impl Router {
             }
             day = own;
         }
-        let identity = found.identity.map(|value| {
-            let token = tape.token(value);
+        let identity = found.identity.map(|token| {
             self.text.clear();
             if token.kind == TokenKind::String {
                 unescape(&token, buffer, &mut self.text);
@@ -230,12 +248,12 @@ impl Router {
             let digest = Sha256::digest(&self.text);
             digest.iter().take(16).fold(0_u128, |id, &byte| (id << 8) | u128::from(byte))
         });
-        Routed::Row(Route { table: number, day, time, identity })
+        Routed::Row(Route { table: number, day, time: found.time, identity })
     }
 
     /// The configured table that the record names, if `table_field` is set and it does.
-    fn named(&mut self, rules: &Rules, found: &Fields, tape: &Tape, buffer: &[u8]) -> Option<usize> {
-        let token = tape.token(found.table?);
+    fn named(&mut self, rules: &Rules, found: &Found, buffer: &[u8]) -> Option<usize> {
+        let token = found.table?;
         if token.kind != TokenKind::String {
             return None;
         }
@@ -288,25 +306,89 @@ impl Router {
     }
 }
 
-/// The value tokens of the keys that rules ask for; of a repeated key the last.
-#[derive(Default)]
-struct Fields {
-    event: Option<u32>,
-    time: Option<u32>,
-    table: Option<u32>,
-    organization: Option<u32>,
-    identity: Option<u32>,
+/// Which of the rules a top-level key matters to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watch(u8);
+
+impl Watch {
+    const EVENT: u8 = 1;
+    const TIME: u8 = 2;
+    const TABLE: u8 = 4;
+    const ORGANIZATION: u8 = 8;
+    const IDENTITY: u8 = 16;
+
+    /// Whether it matters to any.
+    #[must_use]
+    pub fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    fn has(self, rule: u8) -> bool {
+        self.0 & rule != 0
+    }
 }
 
-impl Fields {
-    fn find(rules: &Rules, tape: &Tape, buffer: &[u8], text: &mut Vec<u8>) -> Fields {
-        let mut found = Fields::default();
+impl Rules {
+    /// Which of the rules a top-level key (escapes decoded) matters to.
+    #[must_use]
+    pub fn watch(&self, key: &[u8]) -> Watch {
+        let is = |wanted: &str| key == wanted.as_bytes();
+        let bit = |wanted: bool, bit: u8| if wanted { bit } else { 0 };
+        Watch(
+            bit(is(&self.event_field), Watch::EVENT)
+                | bit(is(&self.time_field), Watch::TIME)
+                | bit(self.table_field.as_deref().is_some_and(is), Watch::TABLE)
+                | bit(self.organization.as_ref().is_some_and(|(field, _)| is(field)), Watch::ORGANIZATION)
+                | bit(self.dedupe.as_deref().is_some_and(is), Watch::IDENTITY),
+        )
+    }
+}
+
+/// The values in a record that rules ask for; of a repeated key the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Found {
+    event: Option<Token>,
+    /// Where the time's value starts, and its instant in microseconds.
+    time: Option<(u32, i64)>,
+    table: Option<Token>,
+    organization: Option<Token>,
+    identity: Option<Token>,
+}
+
+impl Found {
+    /// Takes note of the value of a key that matters.
+    pub fn note(&mut self, watch: Watch, value: &Token, buffer: &[u8]) {
+        if watch.has(Watch::EVENT) {
+            self.event = Some(*value);
+        }
+        if watch.has(Watch::TIME) {
+            self.time = instant_of(value, buffer).map(|micros| (value.start, micros));
+        }
+        if watch.has(Watch::TABLE) {
+            self.table = Some(*value);
+        }
+        if watch.has(Watch::ORGANIZATION) {
+            self.organization = Some(*value);
+        }
+        if watch.has(Watch::IDENTITY) {
+            self.identity = Some(*value).filter(|value| value.kind != TokenKind::Null);
+        }
+    }
+
+    /// Where the value of the time starts and its instant in microseconds, if it was found and is one.
+    #[must_use]
+    pub fn time(&self) -> Option<(u32, i64)> {
+        self.time
+    }
+
+    fn on(tape: &Tape, rules: &Rules, buffer: &[u8], text: &mut Vec<u8>) -> Found {
+        let mut found = Found::default();
         let end = tape.token(0).next;
         let mut at = 1;
         while at < end {
             let key = tape.token(at);
-            let value = at + 1;
-            at = tape.token(value).next;
+            let value = tape.token(at + 1);
+            at = value.next;
             let name = if key.is_escaped() {
                 text.clear();
                 unescape(&key, buffer, text);
@@ -314,23 +396,9 @@ impl Fields {
             } else {
                 key.inner(buffer)
             };
-            let is = |wanted: &str| name == wanted.as_bytes();
-            if is(&rules.event_field) {
-                found.event = Some(value);
-            }
-            if is(&rules.time_field) {
-                found.time = Some(value);
-            }
-            if rules.table_field.as_deref().is_some_and(is) {
-                found.table = Some(value);
-            }
-            if rules.organization.as_ref().is_some_and(|(field, _)| is(field)) {
-                found.organization = Some(value);
-            }
-            if rules.dedupe.as_deref().is_some_and(is) && tape.token(value).kind != TokenKind::Null {
-                found.identity = Some(value);
-            } else if rules.dedupe.as_deref().is_some_and(is) {
-                found.identity = None;
+            let watch = rules.watch(name);
+            if watch.any() {
+                found.note(watch, &value, buffer);
             }
         }
         found

@@ -15,12 +15,12 @@ use super::compose::CommitDocument;
 use super::document;
 use super::head::{CommitRef, OpenRun};
 use super::journal::{self, FinishedFile, Journal, Phase};
-use super::lanes::{LANES, bounded};
 use super::lease::Lease;
 use super::paths::Paths;
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
 use crate::domain::table::TableName;
+use crate::store::lanes::{LANES, bounded};
 use crate::store::ports::{Completed, Condition, Delete, List, Multipart, Read, Write};
 
 /// How long S3 surely keeps an upload: the lifecycle rule that aborts old ones has 7 days or more (CONTRACT.md §5). An upload that is

@@ -14,7 +14,9 @@ use super::journal::OpenUpload;
 use super::whole_days::{A, Call, World};
 use crate::domain::error::Result;
 use crate::store::memory::{MemoryBody, MemoryBucket};
-use crate::store::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
+use crate::store::ports::{
+    Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, Write,
+};
 
 const DAY: &str = "2026-01-15";
 
@@ -48,6 +50,8 @@ impl List for Halting {
         self.bucket.list_page(prefix, after).await
     }
 }
+
+impl Staged for Halting {}
 
 impl Read for Halting {
     type Body = HaltingBody;

@@ -31,7 +31,7 @@ use crate::domain::run::{Day, RunId};
 use crate::domain::schema::TableSchema;
 use crate::domain::settings::{Destination, OnDamagedObject, Settings};
 use crate::domain::table::TableName;
-use crate::store::ports::{Delete, List, Multipart, ObjectInfo, Read, Write};
+use crate::store::ports::{Delete, List, Multipart, ObjectInfo, Read, Staged, Write};
 
 /// How long a request that nobody waits for any more may still have its effect.
 const SETTLING: Duration = Duration::from_millis(300);
@@ -61,7 +61,7 @@ pub enum Progress {
 
 /// The three buckets of a run.
 pub struct Stores<'a, S, V, C> {
-    /// Where the day is staged.
+    /// Where the day is staged; what is spooled for it is read through it too.
     pub staging: &'a S,
     /// Where the state is.
     pub state: &'a V,
@@ -89,7 +89,7 @@ pub async fn run_day<S, V, C>(
     asked: Asked<'_>,
 ) -> RunAnswer
 where
-    S: List + Read + Clone + Send + Sync,
+    S: Staged + Clone + Send + Sync,
     V: List + Read + Write + Send + Sync,
     C: Multipart + Write + Delete + List + Read + Send + Sync,
 {
@@ -139,7 +139,7 @@ enum Exported {
 
 impl<S, V, C> Driver<'_, S, V, C>
 where
-    S: List + Read + Clone + Send + Sync,
+    S: Staged + Clone + Send + Sync,
     V: List + Read + Write + Send + Sync,
     C: Multipart + Write + Delete + List + Read + Send + Sync,
 {
@@ -214,7 +214,7 @@ where
         if let Some(marker) = &staging.require_marker {
             require_marker(self.stores.staging, &prefix, marker).await?;
         }
-        let objects = list_staged(self.stores.staging, &prefix).await?;
+        let objects = list_staged(self.stores.staging, day, &prefix).await?;
         let head = lease.head().await;
         let replaces = self.destination.layout.replaces_snapshots();
         let plan =

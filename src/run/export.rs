@@ -223,7 +223,10 @@ impl Export<'_> {
             self.key_of(&stream, pass.shard.number, file)
         };
         let feeding = stop_on_error(&crew, self.feed(&crew, &objects, staging));
-        let sinking = stop_on_error(&crew, sink::run(customer, recorder, &sink_rules, key_of, || crew.wake(), from_crew));
+        let sinking = stop_on_error(
+            &crew,
+            sink::run(customer, recorder, &sink_rules, key_of, || crew.wake(), |stream| crew.end_early(stream), from_crew),
+        );
         let quarantining =
             stop_on_error(&crew, quarantine(state, pass.quarantine_key, quarantine_parts, &backlog, || crew.wake()));
         let (fed, files, quarantined) = tokio::join!(feeding, sinking, quarantining);
@@ -329,9 +332,17 @@ impl Export<'_> {
                     .map_err(|error| Error::bug("evidence could not be written down, please report it").with_source(error))?;
             }
         }
+        let mut notes: Vec<String> =
+            gathered.held.hints.iter().map(|hint| format!("some records are not JSON: {hint}")).collect();
         let mut finished = Vec::with_capacity(files.len());
         for file in files {
             let (stream, number) = file.id;
+            if file.ended_early {
+                notes.push(format!(
+                    "`{}` ended early because scratch was full, so a re-run may name and cut files otherwise; give the function more ephemeral storage or raise `run.scratch_budget`",
+                    file.upload.key
+                ));
+            }
             let stream = gathered.streams().get(stream).ok_or_else(|| Error::bug("a file has no stream, please report it"))?;
             finished.push(FinishedFile {
                 table: (*stream.table).clone(),
@@ -367,7 +378,7 @@ impl Export<'_> {
             reasons: gathered.held.reasons.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
             unattributed: gathered.held.unattributed,
             quarantine: quarantined,
-            notes: gathered.held.hints.iter().map(|hint| format!("some records are not JSON: {hint}")).collect(),
+            notes,
             ..ShardDone::default()
         })
     }

@@ -22,10 +22,11 @@ use serde::de::DeserializeOwned;
 
 use super::document::{self, FORM};
 use super::head::{CommitRef, DayCommit, OpenRun};
-use super::lanes::{LANES, bounded};
+use super::lease::check_holder;
 use super::paths::Paths;
 use crate::domain::error::{Error, Kind, Result};
 use crate::domain::run::{Day, RunId};
+use crate::store::lanes::{LANES, bounded};
 use crate::store::ports::{Condition, List, Multipart, ObjectInfo, Put, Read, Write};
 
 mod types;
@@ -76,6 +77,8 @@ where
             Some((bytes, etag)) => Some((document::decode(&key, &bytes)?, etag)),
             None => None,
         };
+        // One that stalled until here would begin an attempt at a run that is done, and nobody would come to abort what it uploads.
+        check_holder(store, paths, holder).await?;
         let same = before.as_ref().filter(|(state, _)| state.fingerprint == *fingerprint);
         // Without its staged list an attempt died before it read anything.
         let resumed = match same {
@@ -522,6 +525,29 @@ mod tests {
         let third = begin(&world, "c", "1").await;
         assert!(third.finished().is_empty());
         assert_eq!(third.orphans.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_holder_that_was_taken_over_before_its_attempt_begins_none() {
+        // It used to begin one even where the run was committed meanwhile: the run's state said that it was exporting, for ever.
+        let world = World::new("permutive");
+        let staged = [("a", vec![("t", 1)])];
+        let (paths, of) = (world.paths(), day("2026-01-15"));
+        world.invoke("other", "2026-01-15", None, &staged).await.unwrap();
+        let state = run_state(&world.state, &paths, of, 0).await.unwrap();
+        let open = OpenRun {
+            generation: 0,
+            transfer: Transfer { started_millis: 1_000 },
+            forces: Vec::new(),
+            commit: None,
+            landed: false,
+            dead: false,
+        };
+        let (objects, any) = (objects(of, &staged), Fingerprint::default());
+        let error = Journal::begin(&world.state, &paths, of, &open, "stalled", &any, &objects).await.err().unwrap();
+        assert!(error.kind() == Kind::Retryable && error.to_string().contains("took over"), "{error}");
+        assert_eq!(run_state(&world.state, &paths, of, 0).await.unwrap(), state);
+        assert_eq!(state.unwrap().phase, Phase::Committed);
     }
 
     #[tokio::test]

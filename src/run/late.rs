@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use super::head::{CommitRef, Head};
 use super::journal;
-use super::lanes::{LANES, bounded};
 use super::paths::Paths;
 use super::plan::list_staged;
 use crate::domain::error::Result;
 use crate::domain::run::Day;
 use crate::domain::settings::{Destination, Settings};
-use crate::store::ports::{List, Read};
+use crate::store::lanes::{LANES, bounded};
+use crate::store::ports::{Read, Staged};
 
 /// What came to a committed day too late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Late {
 ///
 /// Needs to list the staging bucket, and to read and list the state bucket.
 pub async fn late_objects(
-    staging: &(impl List + Sync),
+    staging: &(impl Staged + Sync),
     state: &(impl Read + Sync),
     settings: &Settings,
     destination: &Destination,
@@ -59,7 +59,7 @@ pub async fn late_objects(
 
 /// Counts what came too late to one committed day; `None` if nothing did, or if what the commit read is no longer known.
 pub async fn late_of_day(
-    staging: &(impl List + Sync),
+    staging: &(impl Staged + Sync),
     state: &(impl Read + Sync),
     prefix: &str,
     paths: &Paths,
@@ -70,7 +70,7 @@ pub async fn late_of_day(
     let Some(read) = journal::staged(state, paths, day, commit.generation, run.epoch).await? else { return Ok(None) };
     let known: HashSet<(&str, &str)> = read.iter().map(|object| (object.key.as_str(), object.etag.as_str())).collect();
     let mut late = Late { day, objects: 0, bytes: 0 };
-    for object in list_staged(staging, prefix).await? {
+    for object in list_staged(staging, day, prefix).await? {
         if !known.contains(&(object.key.as_str(), object.etag.as_str())) {
             late.objects += 1;
             late.bytes += object.size;

@@ -269,11 +269,22 @@ where
     }
 
     fn lost(&self) -> Error {
-        Error::retryable(format!(
-            "another invocation took over destination `{}` while this one stalled, it goes on from what is recorded: nothing to do",
-            self.paths.destination()
-        ))
+        taken_over(&self.paths)
     }
+}
+
+fn taken_over(paths: &Paths) -> Error {
+    Error::retryable(format!(
+        "another invocation took over destination `{}` while this one stalled, it goes on from what is recorded: nothing to do",
+        paths.destination()
+    ))
+}
+
+/// Fails if the head names another holder than `holder`. Whoever takes over later changes what was read before this, so that a
+/// conditional write over it fails.
+pub async fn check_holder(store: &(impl Read + Sync), paths: &Paths, holder: &str) -> Result<()> {
+    let head: Option<Head> = document::read(store, &paths.head()).await?;
+    if head.is_none_or(|head| head.holder.as_deref() == Some(holder)) { Ok(()) } else { Err(taken_over(paths)) }
 }
 
 impl<S, C> Lease<'_, S, C>

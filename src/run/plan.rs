@@ -4,28 +4,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::error::{Error, Result};
 use crate::domain::layout::{MOST_FILES_A_SHARD, MOST_SHARDS};
+use crate::domain::run::Day;
 use crate::domain::settings::{Destination, Settings};
+pub use crate::domain::staged::is_staged;
 use crate::domain::table::{SyncMode, TableName};
-use crate::store::ports::{List, ObjectInfo};
+use crate::store::ports::{List, ObjectInfo, Staged};
 
 /// How many bytes of finished files a staged byte may become before a shard could run out of file numbers: staged objects are mostly
 /// packed about as well as what lands, and sixteen times leaves room for those that are packed far better.
 const MOST_GROWTH: u64 = 16;
 
-/// The staged objects of a day, in key order: everything under `prefix` but folder markers and keys with a part below the prefix that
-/// begins with `_` or `.`.
-pub async fn list_staged(store: &(impl List + Sync), prefix: &str) -> Result<Vec<ObjectInfo>> {
+/// The staged objects of a day, in key order: everything under `prefix` that [`is_staged`], and what is staged for the day elsewhere.
+pub async fn list_staged(store: &(impl Staged + Sync), day: Day, prefix: &str) -> Result<Vec<ObjectInfo>> {
+    // A queue is drained here, and by then what it speaks of can be listed.
+    let elsewhere = store.elsewhere(day, prefix).await?;
     let mut objects = store.list_all(prefix).await?;
     objects.retain(|object| is_staged(prefix, &object.key));
+    objects.extend(elsewhere);
     objects.sort_by(|a, b| a.key.cmp(&b.key));
+    if let Some(twice) =
+        objects.windows(2).find(|pair| matches!(pair, [one, other] if one.key == other.key)).and_then(<[_]>::first)
+    {
+        return Err(Error::vendor(format!(
+            "`{}` is a staged object and one of the spool's in the state bucket, give `staging.s3_prefix` and `state.s3_prefix` different names",
+            twice.key
+        )));
+    }
     Ok(objects)
-}
-
-/// Whether a key under the staged prefix is one of the day's objects.
-#[must_use]
-pub fn is_staged(prefix: &str, key: &str) -> bool {
-    let Some(below) = key.strip_prefix(prefix) else { return false };
-    !below.is_empty() && !below.ends_with('/') && !below.split('/').any(|part| part.starts_with(['_', '.']))
 }
 
 /// Fails, retryably, until the object `marker` is there below `prefix` (`staging.require_marker`).
@@ -225,7 +230,12 @@ mod tests {
         bucket.insert(PREFIX, "");
         bucket.insert("events/2026-01-16/a", "x");
         bucket.insert("_events/2026-01-15/a", "x");
-        let keys: Vec<String> = list_staged(&bucket, PREFIX).await.unwrap().into_iter().map(|object| object.key).collect();
+        let keys: Vec<String> = list_staged(&bucket, "2026-01-15".parse().unwrap(), PREFIX)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|object| object.key)
+            .collect();
         assert_eq!(keys, ["a", "b/c", "x_y", "é"].map(|name| format!("{PREFIX}{name}")));
     }
 

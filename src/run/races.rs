@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::lanes::bounded;
 use super::testing::{Answer, Staged, World, day};
 use crate::domain::error::Result;
+use crate::store::lanes::bounded;
 use crate::store::memory::{MemoryBody, MemoryBucket};
 use crate::store::ports::{Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
 

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{self, FORM};
 use super::head::Head;
-use super::lanes::{LANES, bounded};
 use super::paths::Paths;
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
 use crate::domain::schema::{Column, TableSchema, Type};
 use crate::domain::table::TableName;
+use crate::store::lanes::{LANES, bounded};
 use crate::store::ports::Read;
 
 /// One version of a table's schema, as stored under `registry/<destination>/<table>/v000001.json`.

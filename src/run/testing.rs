@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +12,9 @@ use super::commit::roll_forward;
 use super::compose::{CommitDocument, Composition, compose, earlier};
 use super::document;
 use super::head::{Begun, DayCommit, Head, OpenRun};
-use super::journal::{Fingerprint, FinishedFile, Journal, ObjectCounts, OpenUpload, Pass, ShardDone, TableFacts, staged_digest};
+use super::journal::{
+    self, Fingerprint, FinishedFile, Journal, ObjectCounts, OpenUpload, Pass, ShardDone, TableFacts, staged_digest,
+};
 use super::lease::{Acquired, Lease, acquire};
 use super::manifest::Manifest;
 use super::paths::Paths;
@@ -69,6 +71,7 @@ pub(crate) fn settings() -> Settings {
             on_damaged_object: OnDamagedObject::Fail,
             allow_empty_day: false,
             require_marker: None,
+            queue: None,
             max_record_bytes: 16 << 20,
             max_object_bytes: 64 << 30,
             max_ratio: 1000,
@@ -246,8 +249,12 @@ impl World {
             Acquired::Held(lease) => lease,
             Acquired::Busy(_) => return Ok(Answer::Busy),
         };
-        let answer = self.run(&lease, customer, day, force, staged).await;
+        let begun = OnceLock::new();
+        let answer = self.run(&lease, customer, day, force, staged, &begun).await;
         let released = lease.release().await;
+        if let (Err(_), Some((generation, attempt))) = (&answer, begun.get()) {
+            let _ = journal::abort_outlived(state, &self.paths(), day, *generation, *attempt, customer).await;
+        }
         let answer = answer?;
         released?;
         Ok(answer)
@@ -260,6 +267,7 @@ impl World {
         day: Day,
         force: Option<&str>,
         staged: &[Staged],
+        begun: &OnceLock<(u32, u32)>,
     ) -> Result<Answer>
     where
         S: List + Read + Write + Sync,
@@ -279,6 +287,7 @@ impl World {
             }
         };
         let mut journal = self.journal(lease, day, &open, staged).await?;
+        begun.set((journal.state().generation, journal.state().attempt)).unwrap();
         journal.abort_orphans(customer).await?;
         journal.exporting().await?;
         let plan = self.plan(day, staged)?;

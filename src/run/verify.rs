@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::compose::CommitDocument;
 use super::document::{self, FORM};
 use super::head::Head;
-use super::lanes::{LANES, bounded};
 use super::manifest::{ManifestColumn, describe_all};
 use super::paths::Paths;
 use crate::domain::error::{Error, Kind, Result};
@@ -17,6 +16,7 @@ use crate::domain::table::{SyncMode, TableName};
 use crate::files::footer::{self, Footer};
 use crate::records::decode::{DecodeLimits, Decoder};
 use crate::store::checksum::Crc64Nvme;
+use crate::store::lanes::{LANES, bounded};
 use crate::store::ports::{Body as _, List, ObjectInfo, Read, Write};
 use crate::store::resume::ResumingBody;
 

@@ -14,7 +14,7 @@ pub use self::faults::Fault;
 use self::faults::Faults;
 use super::checksum::Crc64Nvme;
 use super::operation::Operation;
-use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
+use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, Write};
 use crate::domain::error::{Error, Result};
 
 /// S3's least size of every part but the last.
@@ -333,6 +333,8 @@ impl Read for MemoryBucket {
         })
     }
 }
+
+impl Staged for MemoryBucket {}
 
 impl Write for MemoryBucket {
     async fn put(&self, key: &str, body: Bytes, content_type: &str, condition: &Condition) -> Result<Put> {

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::error::Result;
+use crate::domain::run::Day;
 
 /// One object of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +67,15 @@ pub trait Read {
     /// A whole small object and its ETag; `None` when there is none. (Without ListBucket S3 answers 403 for a missing key: the
     /// implementation asks by listing first where absence matters.)
     fn read_small(&self, key: &str) -> impl Future<Output = Result<Option<(Bytes, String)>>> + Send;
+}
+
+/// Where days are staged: a bucket, and what a queue brought beside it.
+pub trait Staged: List + Read {
+    /// The objects that are staged for `day` and not found by listing its `prefix`, in any order; this store reads them too. A plain
+    /// bucket has none.
+    fn elsewhere(&self, _day: Day, _prefix: &str) -> impl Future<Output = Result<Vec<ObjectInfo>>> + Send {
+        std::future::ready(Ok(Vec::new()))
+    }
 }
 
 /// What a conditional write came to.

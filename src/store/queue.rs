@@ -90,17 +90,6 @@ pub trait Queue: Receive + Acknowledge + Hold + Enqueue {}
 
 impl<Q: Receive + Acknowledge + Hold + Enqueue> Queue for Q {}
 
-/// Whether an ARN (`arn:aws:sqs:REGION:ACCOUNT:NAME`) and a URL (`https://sqs.REGION.amazonaws.com/ACCOUNT/NAME`) name the same queue.
-#[must_use]
-pub fn is_same_queue(arn: &str, url: &str) -> bool {
-    let of_arn: Vec<&str> = arn.split(':').collect();
-    let ["arn", _, "sqs", region, account, name] = of_arn.as_slice() else { return false };
-    let Some((host, path)) = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')) else { return false };
-    // A host that is not AWS's says nothing of a region.
-    let is_elsewhere = host.contains(".amazonaws.") && !host.split('.').any(|label| label == *region);
-    !is_elsewhere && path.trim_end_matches('/') == format!("{account}/{name}")
-}
-
 /// The URL of another queue in the same account and region, such as a queue's dead letters (SQS Developer Guide: "The dead-letter queue
 /// of a standard queue must also be a standard queue", in the same account and region).
 #[must_use]
@@ -113,27 +102,6 @@ pub(super) fn url_beside(url: &str, arn: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_arn_and_a_url_are_of_the_same_queue_by_account_name_and_region() {
-        let arn = "arn:aws:sqs:eu-central-1:123456789012:work";
-        for url in [
-            "https://sqs.eu-central-1.amazonaws.com/123456789012/work",
-            "https://eu-central-1.queue.amazonaws.com/123456789012/work",
-            "http://127.0.0.1:5000/123456789012/work",
-        ] {
-            assert!(is_same_queue(arn, url), "{url}");
-        }
-        for url in [
-            "https://sqs.eu-west-1.amazonaws.com/123456789012/work",
-            "https://sqs.eu-central-1.amazonaws.com/210987654321/work",
-            "https://sqs.eu-central-1.amazonaws.com/123456789012/work-2",
-            "work",
-        ] {
-            assert!(!is_same_queue(arn, url), "{url}");
-        }
-        assert!(!is_same_queue("arn:aws:sns:eu-central-1:123456789012:work", "http://127.0.0.1:5000/123456789012/work"));
-    }
 
     #[test]
     fn a_queue_beside_another_has_its_place_and_another_name() {

@@ -34,7 +34,7 @@ pub use self::refusal::{Refused, Why};
 pub(crate) use self::refusal::{chain, plain};
 use super::checksum::Crc64Nvme;
 use super::operation::Operation;
-use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
+use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, Write};
 use crate::domain::error::{Error, Result};
 
 /// Whose bucket it is, and so whose side a refusal is on.
@@ -358,6 +358,8 @@ impl Read for S3Bucket {
     }
 }
 
+impl Staged for S3Bucket {}
+
 impl Write for S3Bucket {
     async fn put(&self, key: &str, body: Bytes, content_type: &str, condition: &Condition) -> Result<Put> {
         let bucket = &*self.shared;
@@ -516,8 +518,8 @@ impl Delete for S3Bucket {
     }
 }
 
-/// The key in a listing with `encoding-type=url`: `+` is a space, `%XX` a byte of UTF-8.
-fn url_decoded(text: &str) -> Option<String> {
+/// The key in a listing with `encoding-type=url`, and in S3's own notifications: `+` is a space, `%XX` a byte of UTF-8.
+pub(crate) fn url_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use dayport::domain::schema::Role;
 use dayport::domain::table::TableName;
+use dayport::handler::{Invocation, Nobody};
 use dayport::records::time::{parse_number, parse_text};
 use dayport::run::answer::{RunAnswer, RunOutcome};
+use dayport::trigger::Request;
 
 use crate::equality::{differences, tree};
 use crate::json::Json;
@@ -19,7 +21,7 @@ const BASE_DAY: &str = "2024-03-14";
 const JSON: &str = "\"json\"";
 const PARQUET: &str = "\"parquet\"";
 
-/// Rows of the index that speak of SQS messages, which are not supported yet.
+/// Rows of the index that are notifications, which come as messages of a queue and not as staged objects.
 const NOTIFICATIONS: [&str; 5] = [
     "b086_s3_event_keys.json",
     "b088_eventbridge.json",
@@ -552,4 +554,107 @@ async fn every_staged_case_lands_as_parquet_with_every_value_and_the_columns_of_
         assert_eq!(answer.counts.rescued, rescued_values as u64, "{name}: rescued values are counted");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The keys that a notification's row must have had read, by `Case::file`: as the notes of the index say.
+const NOTIFIED: &[(&str, &[&str])] = &[
+    (
+        "b086_s3_event_keys.json",
+        &[
+            "staged/red flower 1.ndjson.gz",
+            "staged/a+b.ndjson",
+            "staged/this im + age.ndjson",
+            "staged/\u{fc}ber.ndjson",
+            "staged/dt=2024-03-14/x.ndjson",
+        ],
+    ),
+    ("b088_eventbridge.json", &["staged/red flower.ndjson.gz"]),
+    ("b088_raw_in_sqs.json", &["staged/x.ndjson.gz"]),
+    ("b088_sns_in_sqs.json", &["staged/x.ndjson.gz"]),
+    ("b089_removed_event.json", &[]),
+];
+
+/// Objects that are there and that no notification tells of: its keys decoded too often, or not at all, and what was removed.
+const NOT_NOTIFIED: [&str; 5] = [
+    "staged/red+flower+1.ndjson.gz",
+    "staged/a%2Bb.ndjson",
+    "staged/a b.ndjson",
+    "staged/x.ndjson",
+    "staged/red+flower.ndjson.gz",
+];
+
+const QUEUE_ARN: &str = "arn:aws:sqs:eu-west-1:111122223333:example";
+
+/// A case's messages as Lambda hands them over, with the attributes that SQS would give: sent at 11:00 on the base day.
+fn handed_over(file: &str) -> Request {
+    let text = std::fs::read_to_string(folder().join(file)).unwrap();
+    let case: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let is_event = case.pointer("/Records/0/eventSource").and_then(serde_json::Value::as_str) == Some("aws:sqs");
+    let mut event = if is_event {
+        case
+    } else {
+        serde_json::json!({"Records": [{
+            "messageId": "m-0", "receiptHandle": "r-0", "body": text, "attributes": {"ApproximateReceiveCount": "1"},
+            "eventSource": "aws:sqs", "eventSourceARN": QUEUE_ARN, "awsRegion": "eu-west-1",
+        }]})
+    };
+    event["Records"][0]["attributes"]["SentTimestamp"] = "1710414000000".into();
+    Request::from_event(&event).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_notification_of_the_index_has_exactly_its_objects_read_in_both_formats() {
+    let mut seen = 0;
+    for case in index().iter().filter(|case| NOTIFICATIONS.contains(&case.file.as_str())) {
+        for format in [JSON, PARQUET] {
+            seen += 1;
+            let name = &case.file;
+            let base = Configuration::new()
+                .with("staging.event_field", "\"event_type\"")
+                .with("staging.s3_prefix", "\"staged/\"")
+                .with("staging.sqs_queue_url", "\"https://sqs.eu-west-1.amazonaws.com/111122223333/example\"")
+                .with("staging.sqs_mode", "\"trigger\"")
+                .with("destination.format", format);
+            let mut lab = Lab::new().await;
+            lab.settings(&case.settings.iter().fold(base, |all, (key, value)| all.with(key, value)).text());
+            let (_, keys) = NOTIFIED.iter().find(|(file, _)| file == name).unwrap();
+            for key in keys.iter().chain(NOT_NOTIFIED.iter().filter(|key| !keys.contains(key))) {
+                let record = format!(r#"{{"event_type":"pageview","event_id":"{key}","time":"2024-03-14T10:00:00Z"}}"#);
+                lab.stage_lines(key, &[&record]).await;
+            }
+            // The same message twice, as SQS may deliver it.
+            for id in ["one", "two"] {
+                let answer = lab.invoke(&handed_over(name), &Invocation::unlimited(id), &Nobody).await.unwrap();
+                assert_eq!(serde_json::to_string(&answer).unwrap(), r#"{"batchItemFailures":[]}"#, "{name}");
+            }
+            let answer = lab.run(BASE_DAY).await.remove(0);
+            assert_eq!(answer.state, RunOutcome::Committed, "{name}: {answer:?}");
+            let counts = (answer.counts.delivered, answer.counts.quarantined, answer.counts.read);
+            assert_eq!(counts, (keys.len() as u64, 0, keys.len() as u64), "{name}");
+            if let Some(told) = case.counts {
+                assert_eq!((counts.0, counts.1), told, "{name}: as the index says");
+            }
+            let objects = lab.landed("customer").await.into_iter().map(|(key, body)| (key, body.into())).collect();
+            let landed = Landed { objects };
+            let mut ids: Vec<String> = Vec::new();
+            for (_, body) in landed.files(BASE_DAY).into_values().flatten() {
+                if format == JSON {
+                    let lines = landed::json_lines(&body);
+                    ids.extend(
+                        lines.iter().map(|line| Json::parse(line).unwrap().get("event_id").unwrap().text().unwrap().to_owned()),
+                    );
+                } else {
+                    ids.extend(landed::parquet_rows(&body).iter().map(|row| match landed::at(row, "event_id") {
+                        Value::Text(id) => id.clone(),
+                        other => panic!("{name}: {other:?}"),
+                    }));
+                }
+            }
+            ids.sort();
+            let mut wanted: Vec<&str> = keys.to_vec();
+            wanted.sort_unstable();
+            assert_eq!(ids, wanted, "{name}");
+        }
+    }
+    assert_eq!(seen, 2 * NOTIFICATIONS.len());
 }

@@ -5,8 +5,12 @@ use std::io::Write as _;
 
 use bytes::Bytes;
 use dayport::run::answer::{RunAnswer, RunOutcome};
+use dayport::run::document;
 use dayport::run::driver::Progress;
-use dayport::store::memory::Fault;
+use dayport::run::head::Head;
+use dayport::run::journal::OpenUpload;
+use dayport::store::memory::{Fault, MemoryBucket};
+use futures_util::future::join_all;
 
 use crate::json::Json;
 use crate::landed::json_lines;
@@ -326,43 +330,117 @@ async fn new_columns_of_the_next_run_are_rescued_in_this_one_and_read_once() {
     assert_eq!((answer.counts.rescued, answer.tables[0].schema_version), (0, Some(2)));
 }
 
+/// A day of two shards and a snapshot, whose lease is short enough to be waited for.
+fn small_day(layout: &str, format: &str) -> World {
+    let configuration = json()
+        .with("destination.format", format)
+        .with("destination.layout", layout)
+        .with("state.lease", "\"100ms\"")
+        .with("run.shard_size", "2000");
+    let world = World::new(&configuration);
+    world.stage(DAY, "a", records("Pageview", 20) + &records("LinkClick", 3));
+    world.stage(DAY, "b.gz", gzip(records("Pageview", 4) + "no record\n"));
+    world.stage(DAY, "domains/d", "{\"domain\":\"a.example\"}\n{\"domain\":\"b.example\"}\n");
+    world
+}
+
+/// Whether any upload that is noted in the state bucket is open still.
+fn has_left_a_noted_upload(world: &World) -> bool {
+    let open = world.customer.open_uploads();
+    let state = world.state.objects();
+    let notes = state.iter().filter(|(key, _)| key.rsplit('/').next().unwrap().starts_with("open-"));
+    let noted = notes.flat_map(|(key, body)| document::decode::<Vec<OpenUpload>>(key, body).unwrap());
+    noted.into_iter().any(|upload| open.contains(&(upload.key, upload.id)))
+}
+
+fn has_recorded_commit(world: &World) -> bool {
+    let state = world.state.objects();
+    let head =
+        state.iter().find(|(key, _)| key.contains("/heads/")).map(|(key, body)| document::decode::<Head>(key, body).unwrap());
+    head.is_some_and(|head| !head.commits.is_empty() || head.open.values().any(|open| open.commit.is_some()))
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn every_call_that_is_lost_once_leaves_the_same_day_in_the_end() {
-    let expected = {
-        let world = World::new(&json());
-        world.stage(DAY, "a", records("Pageview", 20) + &records("LinkClick", 3));
-        world.commit(DAY).await;
-        world.customer.objects()
-    };
-    for nth in 1..=12 {
-        for fault in [Fault::Before, Fault::After] {
-            let world = World::new(&json());
-            world.stage(DAY, "a", records("Pageview", 20) + &records("LinkClick", 3));
-            world.customer.fail_on(nth, fault);
-            let first = world.run(DAY).await;
-            if first.state == RunOutcome::Failed {
-                assert_eq!(first.error.as_ref().unwrap().kind, "retryable", "{first:?}");
-                assert_eq!(world.run(DAY).await.state, RunOutcome::Committed);
+async fn any_call_of_a_whole_day_may_be_lost_or_the_last_one_and_running_again_gives_the_same_day() {
+    type Bucket = fn(&World) -> &MemoryBucket;
+    let buckets: [(&str, Bucket); 3] =
+        [("staging", |world| &world.staging), ("state", |world| &world.state), ("customer", |world| &world.customer)];
+    for (layout, format) in [("\"permutive\"", "\"parquet\""), ("\"pontoon\"", "\"json\"")] {
+        let clean = small_day(layout, format);
+        clean.commit(DAY).await;
+        let expected = &clean.customer.objects();
+        for (name, bucket) in buckets {
+            let calls = bucket(&clean).call_count();
+            assert!(calls >= 4, "{calls} calls to {name}");
+            let cases: Vec<(usize, Fault, bool)> = (1..=calls)
+                .flat_map(|nth| [Fault::Before, Fault::After].map(|fault| [false, true].map(|dies| (nth, fault, dies))))
+                .flatten()
+                .collect();
+            for some in cases.chunks(8) {
+                // Together, since a lease that nobody gave back has to be waited for.
+                join_all(some.iter().map(|&(nth, fault, dies)| async move {
+                    let world = small_day(layout, format);
+                    let target = bucket(&world);
+                    if dies {
+                        target.die_on(nth, fault)
+                    } else {
+                        target.fail_on(nth, fault)
+                    }
+                    let first = world.run(DAY).await;
+                    target.heal();
+                    let what = format!("{layout}, call {nth} to {name}, {fault:?}, dies {dies}: {first:?}");
+                    assert!(first.error.as_ref().is_none_or(|error| error.kind == "retryable"), "{what}");
+                    assert!(has_recorded_commit(&world) || world.customer.objects().is_empty(), "{what}");
+                    let second = world.run(DAY).await;
+                    assert!(
+                        matches!(second.state, RunOutcome::Committed | RunOutcome::AlreadyCommitted),
+                        "{what}, then {second:?}"
+                    );
+                    assert_eq!(world.customer.objects(), *expected, "{what}");
+                    assert!(!has_left_a_noted_upload(&world), "{what}");
+                }))
+                .await;
             }
-            assert_eq!(world.customer.objects(), expected, "call {nth} {fault:?}");
-            assert!(
-                world.customer.open_uploads().len() <= 1,
-                "an upload whose create answer was lost is left to the lifecycle rule"
-            );
         }
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn files_that_wait_for_full_parts_go_to_scratch_and_a_full_one_says_so() {
-    let mut world = World::new(&json());
+/// A day of forty tables in parts that none of them fills soon, with so many bytes of scratch.
+async fn day_with_scratch(format: &str, scratch: u64) -> (World, dayport::run::answer::RunAnswer) {
+    let mut world = World::new(&json().with("destination.format", format));
     world.settings.run.memory_budget = 4_000;
     world.settings.run.part_size = 4_000;
-    world.settings.run.scratch_budget = dayport::domain::settings::ScratchBudget::Bytes(1 << 20);
+    world.settings.run.chunk_bytes = 8_000;
+    world.settings.run.scratch_budget = dayport::domain::settings::ScratchBudget::Bytes(scratch);
     let text: String = (0..2_000).map(|n| record(&format!("type {}", n % 40), n * 7_919 % 1_000)).collect();
     world.settings.parquet.row_group_size = 2_000;
     world.stage(DAY, "a", text);
-    assert_eq!(world.commit(DAY).await.counts.delivered, 2_000);
+    let answer = world.commit(DAY).await;
+    (world, answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_wait_for_full_parts_go_to_scratch() {
+    let (_, answer) = day_with_scratch("\"json\"", 1 << 20).await;
+    assert_eq!(answer.counts.delivered, 2_000);
+    assert_eq!(answer.notes, [""; 0]);
+    assert!(answer.tables.iter().all(|table| table.files.len() == 1));
+}
+
+/// Full scratch used to fail the run.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_end_early_when_scratch_is_full_and_the_answer_names_them() {
+    let (_, roomy) = day_with_scratch("\"parquet\"", 1 << 20).await;
+    assert_eq!(roomy.notes, [""; 0]);
+    let (world, answer) = day_with_scratch("\"parquet\"", 0).await;
+    assert_eq!(answer.counts.delivered, 2_000);
+    assert_eq!(answer.tables.iter().map(|table| table.rows).sum::<u64>(), 2_000);
+    assert!(!answer.notes.is_empty());
+    for note in &answer.notes {
+        let key = note.split('`').nth(1).unwrap();
+        assert!(note.contains("ended early because scratch was full"), "{note}");
+        assert!(world.customer.objects().keys().any(|landed| landed == key), "{note}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ use crate::lab::{CONFIGURATION, Lab};
 const EVENT: &str = r#"{"event_name":"Pageview","time":"2026-01-15T10:00:00Z","event_id":"e1"}"#;
 
 /// The function over a lab, and the lines that it logs.
-fn function(lab: &Lab) -> (Function, Arc<Mutex<Vec<Value>>>) {
+pub(crate) fn function(lab: &Lab) -> (Function, Arc<Mutex<Vec<Value>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&lines);
     let write = move |line: &str| {
@@ -23,14 +23,14 @@ fn function(lab: &Lab) -> (Function, Arc<Mutex<Vec<Value>>>) {
 }
 
 /// An event as Lambda hands it over, `seconds` before the deadline.
-fn event(payload: Value, id: &str, seconds: i64) -> LambdaEvent<Value> {
+pub(crate) fn event(payload: Value, id: &str, seconds: i64) -> LambdaEvent<Value> {
     let mut context = Context::default();
     id.clone_into(&mut context.request_id);
     context.deadline = u64::try_from(now_millis() + seconds * 1000).unwrap();
     LambdaEvent::new(payload, context)
 }
 
-fn told(failure: Failure) -> (String, String) {
+pub(crate) fn told(failure: Failure) -> (String, String) {
     let diagnostic = Diagnostic::from(failure);
     assert!(!diagnostic.error_message.contains('\n'), "{}", diagnostic.error_message);
     (diagnostic.error_type, diagnostic.error_message)

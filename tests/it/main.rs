@@ -19,6 +19,8 @@ mod access;
 mod cases;
 /// The command line: what it prints, and how it ends.
 mod command;
+/// The bodies of the fuzz targets, over seeds and mutations.
+mod corpus;
 /// When a landed record is the staged one: the one definition.
 mod equality;
 /// Days that go wrong: broken reads, damage, limits, quarantine.
@@ -27,8 +29,12 @@ mod faults;
 mod function;
 /// Days that nobody thought of.
 mod generated;
+/// Every promise of `docs/guarantees.md` and its tests.
+mod guarantees;
 /// Days made to exhaust memory.
 mod hostile;
+/// Names that other people chose, and where they might lead.
+mod injection;
 /// Commands that look: verify, status, schema, ddl.
 mod inspect;
 /// JSON values with numbers as they were written: the tests' own reader.
@@ -47,6 +53,8 @@ mod proxy;
 mod readme;
 /// Scheduled triggers: missed days, failed days, paused destinations.
 mod schedule;
+/// A staging queue: messages handed over, late ones, whose they are.
+mod spool;
 /// Invocations that stall, wake, and meet others of the same run.
 mod stalls;
 /// Days whose every request may be lost, refused, cut or damaged on its way.

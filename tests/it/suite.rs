@@ -12,7 +12,7 @@ use crate::world::{Configuration, World};
 const DAY: &str = "2024-03-14";
 
 /// Name and bytes of every document.
-fn documents() -> Vec<(String, Vec<u8>)> {
+pub(crate) fn documents() -> Vec<(String, Vec<u8>)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/json_suite.ndjson");
     let text = std::fs::read_to_string(path).unwrap();
     let documents = text.lines().map(|line| {

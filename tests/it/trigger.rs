@@ -43,8 +43,20 @@ fn expected() -> Vec<(&'static str, Request)> {
         ("range.json", days("2026-01-14", day, &[], false)),
         ("scheduler-destination.json", scheduled(Some("acme-parquet"))),
         ("scheduler.json", scheduled(None)),
+        ("sqs-staging.json", messages()),
         ("work.json", work()),
     ]
+}
+
+/// The two messages of `sqs-staging.json`: a record, and the notification of an object.
+fn messages() -> Request {
+    let event: serde_json::Value = serde_json::from_str(include_str!("../../events/sqs-staging.json")).unwrap();
+    let message = |at: usize, sent_millis: i64, receives: u32| {
+        let text = |name: &str| event["Records"][at][name].as_str().unwrap().to_owned();
+        Message { id: text("messageId"), receipt: text("receiptHandle"), body: text("body"), sent_millis, receives }
+    };
+    let queue = "arn:aws:sqs:eu-central-1:123456789012:dayport-staging".to_owned();
+    Request::Messages { queue, messages: vec![message(0, 1_768_471_200_000, 1), message(1, 1_768_471_200_500, 2)] }
 }
 
 /// The names of the files in `events/`.

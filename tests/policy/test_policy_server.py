@@ -40,6 +40,7 @@ CASES = {
     "permutive-sweep": {"sweep": True},
     "pontoon": PONTOON,
     "pontoon-acl": {**PONTOON, **ACL},
+    "pontoon-verify": {**PONTOON, **ACL, "verify": True},
     "pontoon-every": {**PONTOON, **ACL, "verify": True, "sweep": True},
 }
 OUT = ROOT / "target/policy"

@@ -29,11 +29,12 @@ def as_list(value):
     return value if isinstance(value, list) else [value]
 
 
-def statements():
-    """The role's statements, those that stand under a condition too."""
-    for policy in RESOURCES["Role"]["Properties"]["Policies"]:
-        for statement in policy["PolicyDocument"]["Statement"]:
-            yield statement["Fn::If"][1] if "Fn::If" in statement else statement
+def statements(*roles):
+    """The roles' statements, those that stand under a condition too; of both functions unless told."""
+    for role in roles or ("Role", "IntakeRole"):
+        for policy in RESOURCES[role]["Properties"]["Policies"]:
+            for statement in policy["PolicyDocument"]["Statement"]:
+                yield statement["Fn::If"][1] if "Fn::If" in statement else statement
 
 
 class Template(unittest.TestCase):
@@ -115,6 +116,52 @@ class Template(unittest.TestCase):
         sending = {resource["Fn::GetAtt"] for statement in statements() if "sqs:SendMessage" in as_list(statement["Action"])
                    for resource in as_list(statement["Resource"])}
         self.assertLessEqual({"WorkQueue.Arn", "WorkDeadLetters.Arn"}, sending)
+
+    def test_the_staging_queue_holds_a_message_six_times_as_long_as_its_function_may_take(self):
+        function, queue = RESOURCES["Intake"]["Properties"], RESOURCES["StagingMessages"]["Properties"]
+        self.assertEqual(queue["VisibilityTimeout"], 6 * function["Timeout"])
+        self.assertEqual(queue["RedrivePolicy"]["deadLetterTargetArn"], {"Fn::GetAtt": "StagingDeadLetters.Arn"})
+        self.assertGreaterEqual(queue["RedrivePolicy"]["maxReceiveCount"], 5)
+        self.assertEqual(queue["MessageRetentionPeriod"], 14 * 86400)
+
+    def test_the_second_function_is_the_first_ones_code_and_answers_for_each_message(self):
+        function, intake = (RESOURCES[name] for name in ("Function", "Intake"))
+        self.assertEqual(intake["Metadata"], function["Metadata"])
+        for name in ("CodeUri", "Handler", "Runtime", "Architectures", "MemorySize", "Environment"):
+            self.assertEqual(intake["Properties"][name], function["Properties"][name], name)
+        (trigger,) = intake["Properties"]["Events"].values()
+        self.assertEqual(trigger["Type"], "SQS")
+        self.assertEqual(trigger["Properties"]["Queue"], {"Fn::GetAtt": "StagingMessages.Arn"})
+        self.assertEqual(trigger["Properties"]["FunctionResponseTypes"], ["ReportBatchItemFailures"])
+        self.assertEqual(trigger["Properties"]["ScalingConfig"]["MaximumConcurrency"], {"Ref": "IntakeConcurrency"})
+        self.assertGreaterEqual(TEMPLATE["Parameters"]["IntakeConcurrency"]["MinValue"], 2)
+
+    def test_the_queue_and_its_function_are_there_only_if_they_are_asked_for(self):
+        self.assertEqual(TEMPLATE["Parameters"]["StagingQueue"]["Default"], "none")
+        conditions = TEMPLATE["Conditions"]
+        self.assertEqual(conditions["IsTriggered"], {"Fn::Equals": [{"Ref": "StagingQueue"}, "trigger"]})
+        for name in ("Intake", "IntakeRole"):
+            self.assertEqual(RESOURCES[name]["Condition"], "IsTriggered", name)
+        for name in ("StagingMessages", "StagingDeadLetters", "StagingMessagesPolicy", "StagingDeadLettersAlarm"):
+            self.assertEqual(RESOURCES[name]["Condition"], "HasStagingQueue", name)
+
+    def test_the_second_function_may_touch_its_queue_and_the_spool_and_nothing_else(self):
+        writes = {"s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"}
+        found = list(statements("IntakeRole"))
+        actions = {action for statement in found for action in as_list(statement["Action"])}
+        self.assertEqual(actions, {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "s3:ListBucket",
+                                   "s3:GetObject", "s3:PutObject", "logs:CreateLogStream", "logs:PutLogEvents"})
+        for statement in found:
+            if writes & set(as_list(statement["Action"])):
+                self.assertTrue(statement["Resource"]["Fn::Sub"].endswith("/${StatePrefix}spool/*"), statement["Sid"])
+        self.assertNotIn("Destination", json.dumps(found))
+
+    def test_only_the_vendors_own_staging_bucket_may_notify_the_queue(self):
+        allowed = [statement for statement in RESOURCES["StagingMessagesPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+                   if statement["Effect"] == "Allow"]
+        self.assertEqual(len(allowed), 1)
+        self.assertEqual(allowed[0]["Condition"]["StringEquals"], {"aws:SourceAccount": {"Ref": "AWS::AccountId"}})
+        self.assertIn("${StagingBucket}", allowed[0]["Condition"]["ArnEquals"]["aws:SourceArn"]["Fn::Sub"])
 
     def test_every_parameter_is_used_and_the_readme_names_no_other(self):
         text = (ROOT / "template.yaml").read_text().partition("\nConditions:")[2]

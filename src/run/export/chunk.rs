@@ -234,7 +234,7 @@ pub struct ChunkReader {
     shared: Arc<ChunkRules>,
     reader: Reader,
     router: Router,
-    shredders: HashMap<TableName, Shredder>,
+    shredders: HashMap<TableName, Box<Shredder>>,
 }
 
 /// How many tables' builders a worker keeps between chunks.
@@ -246,7 +246,8 @@ impl ChunkReader {
     pub fn new(shared: Arc<ChunkRules>) -> ChunkReader {
         ChunkReader {
             reader: Reader::new(shared.max_depth, shared.max_record_bytes),
-            router: Router::new(Arc::clone(&shared.rules)),
+            // Rules of its own: a count of owners that all workers share would go from one processor's cache to the other with every record.
+            router: Router::new(Arc::new(Rules::clone(&shared.rules))),
             shredders: HashMap::new(),
             shared,
         }
@@ -309,7 +310,7 @@ impl ChunkReader {
         Ok(rows)
     }
 
-    fn close_table(&mut self, table: OpenTable, rows: &mut ChunkRows) -> Result<Vec<(Day, u32)>> {
+    fn close_table(&mut self, mut table: OpenTable, rows: &mut ChunkRows) -> Result<Vec<(Day, u32)>> {
         let mut days: Vec<Day> = Vec::new();
         for day in &table.days {
             if days.last() != Some(day) && !days.contains(day) {
@@ -317,8 +318,7 @@ impl ChunkReader {
             }
         }
         let all = match table.rows {
-            OpenRows::Columns => {
-                let shredder = self.shredders.get_mut(table.name.as_ref()).ok_or_else(lost_row)?;
+            OpenRows::Columns(mut shredder) => {
                 let shredded = shredder.finish().map_err(|error| {
                     Error::vendor(format!(
                         "a chunk of table `{}` holds more than 2 GiB of text, lower `staging.max_record_bytes`",
@@ -329,6 +329,11 @@ impl ChunkReader {
                 if !shredded.rescued.is_empty() {
                     rows.rescued.insert((*table.name).clone(), shredded.rescued.into_iter().collect());
                 }
+                if let (Some(straight), Some(evidence)) = (shredded.straight, &mut table.evidence) {
+                    let entry = self.shared.book.entry(&table.name)?;
+                    evidence.recount(&entry.schema.columns, &shredded.rows, &straight);
+                }
+                self.shredders.insert((*table.name).clone(), shredder);
                 TableRows::Columns(shredded.rows)
             }
             OpenRows::Lines(lines) => TableRows::Lines(Arc::new(lines)),
@@ -394,8 +399,8 @@ struct OpenTable {
 }
 
 enum OpenRows {
-    /// In the worker's shredder of that table.
-    Columns,
+    /// In the worker's shredder of that table, which it gets back.
+    Columns(Box<Shredder>),
     Lines(Vec<u8>),
 }
 
@@ -410,7 +415,7 @@ struct Pass<'a> {
     first: Place,
     shared: &'a ChunkRules,
     router: &'a mut Router,
-    shredders: &'a mut HashMap<TableName, Shredder>,
+    shredders: &'a mut HashMap<TableName, Box<Shredder>>,
     folder: Option<usize>,
     wanted: &'a Wanted,
     /// From the router's table numbers to those of this chunk.
@@ -433,10 +438,12 @@ impl Pass<'_> {
             Format::Json => (OpenRows::Lines(Vec::new()), false),
             Format::Parquet => {
                 let entry = self.shared.book.entry(&table.name)?;
-                if !self.shredders.contains_key(table.name.as_ref()) {
-                    self.shredders.insert((*table.name).clone(), Shredder::new(&entry.schema));
-                }
-                (OpenRows::Columns, entry.observes_all)
+                let shredder = self.shredders.remove(table.name.as_ref());
+                let new = || {
+                    let shredder = Shredder::new(&entry.schema).watching(&entry.schema, &self.shared.rules);
+                    Box::new(if entry.observes_all { shredder.observing() } else { shredder })
+                };
+                (OpenRows::Columns(shredder.unwrap_or_else(new)), entry.observes_all)
             }
         };
         let own = self.tables.len();
@@ -467,8 +474,7 @@ impl Pass<'_> {
                 lines.extend_from_slice(text);
                 lines.push(b'\n');
             }
-            OpenRows::Columns => {
-                let shredder = self.shredders.get_mut(table.name.as_ref()).ok_or_else(lost_row)?;
+            OpenRows::Columns(shredder) => {
                 let surprised = shredder.append(tape, text, time);
                 if surprised || table.observes_all {
                     let evidence = match &mut table.evidence {
@@ -479,13 +485,48 @@ impl Pass<'_> {
                         }
                     };
                     evidence.observe(tape, text);
+                    if table.observes_all {
+                        shredder.learn(evidence);
+                    }
                 }
             }
         }
+        self.count(own, text.len(), row, day)
+    }
+
+    /// Counts a row that was just added to the chunk's table `own`.
+    fn count(&mut self, own: usize, length: usize, row: Row, day: Day) -> Result<()> {
+        let table = self.tables.get_mut(own).ok_or_else(lost_row)?;
         table.days.push(day);
-        table.lengths.push(text.len() + 1);
+        table.lengths.push(length + 1);
         self.order.push(OrderedRow { row: Row { table: u32::try_from(own).unwrap_or(u32::MAX), ..row }, day });
         Ok(())
+    }
+
+    /// Adds the record straight from its bytes if nothing about it is unusual; whether it did.
+    fn add_direct(&mut self, place: Place, text: &[u8], max_depth: usize) -> Option<()> {
+        let number = self.folder.or_else(|| self.router.guess(text))?;
+        let own = (*self.numbers.get(number)?)?;
+        let table = self.tables.get_mut(own)?;
+        let OpenRows::Columns(shredder) = &mut table.rows else { return None };
+        let is_over = table.is_event && self.shared.closed.get().is_some_and(|open| !open.contains(table.name.as_ref()));
+        if is_over {
+            return None;
+        }
+        let found = shredder.append_direct(text, max_depth)?;
+        let (day, identity) = match self.router.decide(&found, text, self.folder) {
+            Routed::Row(route) if route.table == number => (route.day, route.identity),
+            // It is another table's, or none's.
+            _ => {
+                shredder.drop_row();
+                return None;
+            }
+        };
+        shredder.keep();
+        self.counts.read += 1;
+        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        let row = Row { table: 0, length, original_length: length, place, identity };
+        self.count(own, text.len(), row, day).ok()
     }
 
     fn rejected(&mut self, place: Place, reason: Reason, original: &[u8], hint: Option<&'static str>) {
@@ -497,6 +538,10 @@ impl Pass<'_> {
 }
 
 impl Visit for Pass<'_> {
+    fn direct(&mut self, place: Place, text: &[u8], max_depth: usize) -> bool {
+        self.failure.is_none() && self.add_direct(place, text, max_depth).is_some()
+    }
+
     fn record(&mut self, place: Place, tape: &mut Tape, text: &[u8], repaired: bool, original: &[u8]) {
         if self.failure.is_some() {
             return;

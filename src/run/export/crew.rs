@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arrow::array::Array;
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -16,13 +17,17 @@ use super::sink::ToSink;
 use super::unpack::Unpacker;
 use crate::domain::error::{Error, Result};
 use crate::domain::table::TableName;
-use crate::files::roll::{Piece, Recipe, RollingFile};
+use crate::files::roll::{Piece, Recipe, RollingFile, Rows};
 
 /// Staged bytes of one object that wait to be unpacked.
 const INPUT_BYTES: usize = 512 << 10;
 
-/// Pieces of rows that wait for the end of their batch before they are handed to the stream's file.
+/// Pieces of rows that wait for the end of their batch before they are handed to the stream's file, if they are not small.
 const LOOSE_STEPS: usize = 15;
+/// The same for small ones: they cost far more than what is in them until they are joined.
+const SMALL_STEPS: usize = 3;
+/// Rows under which a piece is small.
+const SMALL_ROWS: usize = 64;
 
 /// What the crew needs to know of a stream's files.
 pub struct StreamPlan {
@@ -88,6 +93,8 @@ struct StreamState {
     is_ready: bool,
     is_queued: bool,
     is_busy: bool,
+    /// Its open file is to end now, whatever its size.
+    must_end: bool,
     writer: Option<Box<RollingFile>>,
 }
 
@@ -211,6 +218,17 @@ impl Crew {
         self.close();
     }
 
+    /// Has a stream's open file end after what was gathered by now: there is no room for what waits of it.
+    pub fn end_early(&self, at: usize) {
+        let mut state = self.lock();
+        if let Some(stream) = state.streams.get_mut(at) {
+            (stream.is_ready, stream.must_end) = (true, true);
+        }
+        state.queue(at);
+        drop(state);
+        self.wake.notify_all();
+    }
+
     /// Wakes workers that wait for room on the way to S3.
     pub fn wake(&self) {
         self.wake.notify_all();
@@ -287,10 +305,11 @@ impl Crew {
             let is_finishing = state.is_finishing;
             if let Some(stream) = state.streams.get_mut(at) {
                 (stream.is_queued, stream.is_ready, stream.is_busy) = (false, false, true);
+                let ends = std::mem::take(&mut stream.must_end) || is_finishing;
                 let steps = stream.steps.drain(..).collect();
                 let writer = stream.writer.take();
                 state.encoding += 1;
-                return Some(Task::Encode(at, writer, steps, is_finishing));
+                return Some(Task::Encode(at, writer, steps, ends));
             }
         }
         if state.gather.is_some() && state.results.contains_key(&state.next) {
@@ -423,12 +442,17 @@ impl Crew {
             is_ready: false,
             is_queued: false,
             is_busy: false,
+            must_end: false,
             writer: None,
         }));
         for (at, step) in steps {
             if let Some(stream) = state.streams.get_mut(at) {
                 // Rows alone are taken in when they are many pieces: joined, they are smaller.
-                stream.is_ready |= !matches!(step, Step::Rows(_)) || stream.steps.len() >= LOOSE_STEPS;
+                stream.is_ready |= match &step {
+                    Step::Rows(Rows::Columns(rows)) if rows.len() < SMALL_ROWS => stream.steps.len() >= SMALL_STEPS,
+                    Step::Rows(_) => stream.steps.len() >= LOOSE_STEPS,
+                    Step::EndBatch | Step::EndRowGroup => true,
+                };
                 stream.steps.push_back(step);
                 state.queue(at);
             }

@@ -17,9 +17,6 @@ use crate::run::journal::OpenUpload;
 use crate::store::checksum::Crc64Nvme;
 use crate::store::ports::{Multipart, Part, Upload};
 
-/// The least that S3 takes for a part that is not the last.
-const LEAST_PART: u64 = 5 << 20;
-
 /// A file of a stream, by the stream's number and the file's.
 pub type FileId = (usize, u32);
 
@@ -43,6 +40,8 @@ pub struct UploadedFile {
     pub rows: u64,
     /// When its upload was begun.
     pub created_millis: i64,
+    /// Whether it may have ended before it was large enough, because scratch was full.
+    pub ended_early: bool,
 }
 
 /// Notes uploads that were begun, before their first part is sent.
@@ -88,6 +87,8 @@ struct OpenFile {
     size: u64,
     checksum: Crc64Nvme,
     ended: Option<u64>,
+    /// It was to end before it was large enough: scratch was full.
+    ends_early: bool,
 }
 
 impl OpenFile {
@@ -116,13 +117,15 @@ impl<R: Recorder> Notes<'_, R> {
 
 /// Takes pieces until the channel closes, and returns the files in the order of their ids.
 ///
-/// `key_of` gives each file's key. The first error ends it; uploads that were begun are recorded and left to the journal.
+/// `key_of` gives each file's key. When neither memory nor scratch has room for what waits for full parts, `end_early` is told the streams that
+/// hold most of it: their open files are to end. The first error ends all; uploads that were begun are recorded and left to the journal.
 pub async fn run<M: Multipart + Sync, R: Recorder>(
     store: &M,
     recorder: &R,
     rules: &SinkRules<'_>,
     key_of: impl Fn(FileId) -> Result<ObjectKey>,
     on_room: impl Fn(),
+    end_early: impl Fn(usize),
     mut from: UnboundedReceiver<ToSink>,
 ) -> Result<Vec<UploadedFile>> {
     let notes = Notes { recorder, waiting: std::sync::Mutex::new(Vec::new()), turn: Mutex::new(()) };
@@ -171,6 +174,7 @@ pub async fn run<M: Multipart + Sync, R: Recorder>(
                 size: 0,
                 checksum: Crc64Nvme::new(),
                 ended: None,
+                ends_early: false,
             }),
         };
         let mut ready: Vec<Bytes> = Vec::new();
@@ -231,7 +235,7 @@ pub async fn run<M: Multipart + Sync, R: Recorder>(
             done.push(close(id, file)?);
         }
         if in_memory > rules.waiting_bytes {
-            in_memory -= spill(&mut open, rules)?;
+            in_memory -= spill(&mut open, rules, &end_early)?;
             on_room();
         }
     }
@@ -256,7 +260,7 @@ fn close(id: FileId, mut file: OpenFile) -> Result<UploadedFile> {
         size: file.size,
         checksum: Some(file.checksum.base64()),
     };
-    Ok(UploadedFile { id, upload, rows: file.ended.unwrap_or_default(), created_millis })
+    Ok(UploadedFile { id, upload, rows: file.ended.unwrap_or_default(), created_millis, ended_early: file.ends_early })
 }
 
 /// All that waits of a file, what is on scratch first. The backlog counts it until its part is sent.
@@ -273,21 +277,23 @@ fn take_waiting(file: &mut OpenFile, rules: &SinkRules<'_>) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Moves the files that hold most in memory to scratch, until a half is free; how many bytes that was.
-fn spill(open: &mut HashMap<FileId, OpenFile>, rules: &SinkRules<'_>) -> Result<u64> {
+/// Moves the files that hold most in memory to scratch, until a half is free; how many bytes that was. What scratch has no room for leaves as
+/// soon as its file has ended.
+fn spill(open: &mut HashMap<FileId, OpenFile>, rules: &SinkRules<'_>, end_early: impl Fn(usize)) -> Result<u64> {
     let mut largest: Vec<(u64, FileId)> = open.iter().map(|(id, file)| (file.in_memory, *id)).collect();
     largest.sort_unstable_by(|a, b| b.cmp(a));
-    let mut freed = 0;
+    let (mut freed, mut to_leave) = (0, 0);
     for (length, id) in largest {
-        if freed >= rules.waiting_bytes / 2 || length == 0 {
+        if freed + to_leave >= rules.waiting_bytes / 2 || length == 0 {
             break;
         }
         let Some(file) = open.get_mut(&id) else { continue };
         if !rules.scratch.has_room(length) {
-            return Err(Error::vendor(format!(
-                "scratch is full: {} open files wait for full parts; give the function more ephemeral storage, raise `run.scratch_budget`, or lower `run.part_size` (at least {LEAST_PART} bytes)",
-                open.len()
-            )));
+            to_leave += length;
+            if !std::mem::replace(&mut file.ends_early, true) {
+                end_early(id.0);
+            }
+            continue;
         }
         let pieces = std::mem::take(&mut file.waiting);
         file.in_memory = 0;
