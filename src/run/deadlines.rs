@@ -88,24 +88,6 @@ impl Multipart for SlowToAnswer<'_> {
     }
 }
 
-impl List for SlowToAnswer<'_> {
-    async fn list_page(&self, prefix: &str, after: Option<&str>) -> Result<(Vec<ObjectInfo>, bool)> {
-        self.0.list_page(prefix, after).await
-    }
-}
-
-impl Read for SlowToAnswer<'_> {
-    type Body = MemoryBody;
-
-    async fn read_from(&self, key: &str, offset: u64, etag: &str) -> Result<MemoryBody> {
-        self.0.read_from(key, offset, etag).await
-    }
-
-    async fn read_small(&self, key: &str) -> Result<Option<(Bytes, String)>> {
-        self.0.read_small(key).await
-    }
-}
-
 impl Write for SlowToAnswer<'_> {
     async fn put(&self, key: &str, body: Bytes, content_type: &str, condition: &Condition) -> Result<Put> {
         self.0.put(key, body, content_type, condition).await
