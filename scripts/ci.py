@@ -98,6 +98,8 @@ def stages():
               minutes=30),
         Stage("invoke", "the artefact under Lambda's Runtime API", [[python, "-u", "tests/artefact/test_artefact.py"]],
               needs=("cli", "artefact"), count=count_unittest),
+        Stage("work", "the work queue: the artefact between moto's SQS and the local S3",
+              [[python, "-u", "tests/artefact/test_work_queue.py"]], needs=("cli", "artefact"), count=count_unittest),
         Stage("policy", "both sides' policies, evaluated",
               [["npm", "ci", "--prefix", "tests/policy", "--no-fund", "--no-audit"],
                [python, "-u", "tests/policy/test_policy.py"]], needs=("cli",), count=count_unittest),

@@ -5,7 +5,9 @@ mod answer;
 mod function;
 mod inspect;
 mod invocation;
+mod job;
 mod messages;
+mod work;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -27,9 +29,11 @@ use crate::report::progress::state_name;
 use crate::run::answer::{RunAnswer, RunOutcome};
 use crate::run::driver::{Asked, Rim, Stores, run_day};
 use crate::run::due::{Due, due_days};
+use crate::spool::book::account_and_name;
 use crate::spool::staged::SpooledStaging;
 use crate::store::lanes::{LANES, bounded};
 use crate::store::ports::Read;
+use crate::store::queue::Message;
 use crate::store::s3::{Address, Clients, RequestOptions, S3Bucket, Side};
 use crate::store::sqs::SqsQueue;
 use crate::trigger::Request;
@@ -50,6 +54,7 @@ pub struct Services {
     state: S3Bucket,
     customers: BTreeMap<String, S3Bucket>,
     signers: BTreeMap<String, SharedCredentialsProvider>,
+    work: Option<SqsQueue>,
     clients: Clients,
     queue: Option<SqsQueue>,
     /// The invocation that has drained the queue last.
@@ -75,6 +80,7 @@ impl Services {
             state: clients.state(&settings.state),
             customers: settings.destinations.iter().map(customer).collect(),
             signers,
+            work: settings.run.work_queue_url.as_deref().map(|url| clients.queue(url)),
             clients: clients.clone(),
             queue: settings.staging.queue.as_ref().map(|queue| clients.queue(&queue.url)),
             drained: Mutex::default(),
@@ -138,6 +144,11 @@ impl Services {
 }
 
 impl Services {
+    /// The work queue, if that is the queue of the ARN.
+    fn work_behind(&self, arn: &str) -> Option<&SqsQueue> {
+        self.work.as_ref().filter(|work| account_and_name(work.url()) == account_and_name(arn))
+    }
+
     /// The connection test of a destination.
     async fn check(&self, destination: &Destination) -> Result<Report> {
         let Some(customer) = self.customers.get(&destination.name) else {
@@ -195,7 +206,8 @@ impl Turn<'_> {
 }
 
 /// Does what a request asks for, and answers with every run, in the order in which they were tried: by hand the oldest day first, on one
-/// day in the order of the configuration; for a schedule what is open first, then what was missed, then the trigger's own day.
+/// day in the order of the configuration; for a schedule what is open first, then what was missed, then the trigger's own day. With a work
+/// queue, a schedule's runs and those of several destinations or days are sent there instead, and answered `queued`.
 ///
 /// Each run is tried, whatever became of those before it. Where any failed, the answer comes with the failure to report. Nothing is
 /// begun where the request names a destination that isn't there, or the invocation's time is too short for the lease.
@@ -206,13 +218,20 @@ pub async fn handle(
     watcher: &dyn Watcher,
 ) -> Result<Answer, Failure> {
     let settings = services.settings();
-    if let Request::Messages { queue, messages } = request {
+    let work = match request {
+        Request::Messages { queue, .. } => services.work_behind(queue),
+        _ => None,
+    };
+    if let (Request::Messages { queue, messages }, None) = (request, work) {
         // No run is begun, so no lease has to fit into the timeout.
         return Ok(Box::pin(services.take_in(queue, messages)).await?);
     }
     if let Some(limit) = invocation.limit() {
         // Lambda's timeouts are whole seconds; the deadline was made a moment ago.
         config::check_timeout(settings, Duration::from_secs(limit.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)))?;
+    }
+    if let (Request::Messages { messages, .. }, Some(work)) = (request, work) {
+        return Ok(Box::pin(taken(services, work, messages, invocation, watcher)).await);
     }
     if let Request::Check { destination: name } = request {
         let report = services.check(named(name, &settings.destinations)?).await?;
@@ -226,15 +245,52 @@ pub async fn handle(
         turns = covered(&services.state, settings, turns).await;
     }
     let force = matches!(request, Request::Days { force: true, .. }).then(|| invocation.id());
-    let margin = settings.run.deadline_margin;
-    let runs =
-        drive(&turns, margin, invocation, watcher, async |turn: &Turn<'_>| services.run(turn, force, invocation, watcher).await)
-            .await;
+    let is_scheduled = matches!(request, Request::Scheduled { .. });
+    // Without a deadline everything gets its turn: there is nothing to hand on.
+    let queue = services.work.as_ref().filter(|_| invocation.limit().is_some());
+    let runs = match queue {
+        Some(queue) if is_scheduled || turns.len() > 1 => work::queue_up(queue, &turns, force, is_scheduled).await,
+        _ => {
+            let run = async |turn: &Turn<'_>| services.run(turn, force, invocation, watcher).await;
+            let mut runs = drive(&turns, settings.run.deadline_margin, invocation, watcher, run).await;
+            if let (Some(queue), [turn], [answer]) = (queue, turns.as_slice(), runs.as_mut_slice())
+                && answer.state == RunOutcome::Continued
+            {
+                answer.notes.push(match work::go_on(queue, turn, force).await {
+                    Ok(()) => "it goes on by the work queue".to_owned(),
+                    Err(error) => format!("call again, since the work queue did not take it: {error}"),
+                });
+            }
+            runs
+        }
+    };
     let answer = Answer { runs, ..Answer::default() };
     match answer.failure() {
         None => Ok(answer),
         Some(error) => Err(Failure { error, answer: Some(answer) }),
     }
+}
+
+/// Makes the runs that messages of the work queue ask for; which of them come back is the answer.
+///
+/// A run that fails does not fail the invocation: its message would come back whatever it failed of.
+async fn taken(
+    services: &Services,
+    work: &SqsQueue,
+    messages: &[Message],
+    invocation: &Invocation,
+    watcher: &dyn Watcher,
+) -> Answer {
+    let mut answer = Answer::of_messages(Vec::new());
+    for message in messages {
+        let run = async |turn: &Turn<'_>, force: Option<&str>| services.run(turn, force, invocation, watcher).await;
+        let taken = work::take(work, services.settings(), message, invocation, watcher, run).await;
+        answer.runs.extend(taken.answer);
+        if !taken.is_done {
+            answer.failed_messages.get_or_insert_default().push(message.id.clone());
+        }
+    }
+    answer
 }
 
 /// The runs that a request names, in their order.

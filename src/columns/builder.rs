@@ -431,6 +431,14 @@ impl Builder {
         self.len = len;
     }
 
+    /// Whether the elements of a list at `node` have been observed as well, however deep the lists: a path that was only ever seen with other
+    /// values has none.
+    fn has_paths(&self, evidence: &Evidence, node: u32) -> bool {
+        let Values::List { element, .. } = &self.values else { return true };
+        let inner = evidence.node(node).and_then(|node| node.element);
+        inner.is_some_and(|inner| element.has_paths(evidence, inner))
+    }
+
     /// Says of each member below whether its path, under `node`, has been observed; without evidence, that none has.
     pub(crate) fn learn(&mut self, evidence: Option<&Evidence>, node: u32) {
         match &mut self.values {
@@ -438,7 +446,7 @@ impl Builder {
                 for member in &mut members.list {
                     let key = member.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
                     let below = evidence.zip(key).and_then(|(evidence, key)| evidence.member(node, key));
-                    member.is_observed = below.is_some();
+                    member.is_observed = evidence.zip(below).is_some_and(|(evidence, below)| member.builder.has_paths(evidence, below));
                     member.builder.learn(evidence.filter(|_| below.is_some()), below.unwrap_or_default());
                 }
             }

@@ -84,7 +84,6 @@ pub(super) struct NotYet {
 
 /// The keys that are refused for now. Whoever builds the feature deletes the entry; the key itself is read already.
 pub(super) const NOT_YET: &[NotYet] = &[
-    NotYet { section: Section::Run, name: "work_queue_url", unless_false: false },
     NotYet { section: Section::Destination, name: "sweep", unless_false: true },
 ];
 
@@ -159,7 +158,7 @@ pub(super) const KEYS: &[Key] = &[
     key(State, "s3_region", "region", Optional, "the bucket's region, if it is not the function's own"),
     key(State, "lease", "duration, 100ms to 15m", Toml(r#""60s""#), "how long one holder of a destination may be silent before another takes over"),
 
-    key(Run, "work_queue_url", "URL", Optional, "a queue that holds one message for each destination and day that is to run"),
+    key(Run, "work_queue_url", "URL", Optional, "a standard queue with dead letters that the function is triggered by: each destination and day that a trigger asks for is a message of its own"),
     key(Run, "function_role_arn", "ARN of a role", Optional, "the function's role: the principal of `dayport policy`"),
     key(Run, "lag_days", "whole number, 0 to 366", Toml("1"), "days from the staged day to the trigger's own UTC date"),
     key(Run, "catch_up_days", "whole number, 0 to 366", Toml("7"), "how many missed days a scheduled trigger goes back at most"),

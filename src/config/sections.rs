@@ -182,8 +182,8 @@ fn state(fields: &Fields<'_>) -> (State, Origin) {
 fn run(fields: &Fields<'_>, environment: &Environment) -> (Run, Origin) {
     let mistakes_before = fields.report.count();
     let default_memory = environment.function_memory.map_or(1024 * MIB, |memory| memory / 100 * MEMORY_SHARE);
-    fields.get("work_queue_url", values::queue_url);
     let run = Run {
+        work_queue_url: fields.get("work_queue_url", values::queue_url),
         function_role_arn: fields.get("function_role_arn", values::role_arn),
         lag_days: fields.ready("lag_days", days),
         catch_up_days: fields.ready("catch_up_days", days),

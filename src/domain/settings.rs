@@ -140,6 +140,8 @@ pub const CHUNK_BYTES: usize = 2 << 20;
 /// `[run]`: how a run works.
 #[derive(Clone, Debug)]
 pub struct Run {
+    /// The queue that holds a message for each run that is to be made.
+    pub work_queue_url: Option<String>,
     /// The principal that `dayport policy` names.
     pub function_role_arn: Option<String>,
     /// Days between a trigger's own UTC date and the day that it asks for.

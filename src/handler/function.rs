@@ -40,7 +40,15 @@ impl Function {
         let answered = AssertUnwindSafe(self.answer(&event.payload, &invocation)).catch_unwind().await;
         let outcome = answered.unwrap_or_else(|panic| Err(bug_of(panic.as_ref()).into()));
         match outcome {
-            Ok(answer) => Ok(answer.fitted()),
+            Ok(answer) => {
+                let answer = answer.fitted();
+                // Runs of the work queue fail without failing the invocation, and are no part of what Lambda is told.
+                if let Some(error) = answer.failure() {
+                    let told = Answer { failed_messages: None, ..answer.clone() };
+                    (self.log)(&metrics::failure_line(&error, invocation.id(), Some(&told)));
+                }
+                Ok(answer)
+            }
             Err(failure) => {
                 let failure = Failure { answer: failure.answer.map(Answer::fitted), ..failure };
                 (self.log)(&metrics::failure_line(&failure.error, invocation.id(), failure.answer.as_ref()));
@@ -52,7 +60,7 @@ impl Function {
     async fn answer(&self, event: &Value, invocation: &Invocation) -> Result<Answer, Failure> {
         let request = Request::from_event(event)?;
         let services = Services::load(None, &self.clients, &self.environment).await?;
-        handle(&services, &request, invocation, self).await
+        Box::pin(handle(&services, &request, invocation, self)).await
     }
 }
 

@@ -53,7 +53,7 @@ impl Services {
             self.settings.staging.queue.as_ref().filter(|known| account_and_name(&known.url) == account_and_name(queue));
         let Some(configured) = configured else {
             return Err(Error::vendor(format!(
-                "the event comes from the queue `{}`, which the configuration does not name, set `staging.sqs_queue_url` or remove the trigger",
+                "the event comes from the queue `{}`, which the configuration does not name, set `run.work_queue_url` or `staging.sqs_queue_url`, or remove the trigger",
                 plain(queue)
             )));
         };

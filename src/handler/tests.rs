@@ -27,11 +27,11 @@ enabled = false
 "#;
 const MARGIN: Duration = Duration::from_mins(1);
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     config::parse(CONFIGURATION, &Environment { function_memory: Some(3008 << 20), ..Environment::default() }).unwrap()
 }
 
-fn day(text: &str) -> Day {
+pub(super) fn day(text: &str) -> Day {
     text.parse().unwrap()
 }
 

@@ -84,6 +84,7 @@ pub(crate) fn settings() -> Settings {
             lease: Duration::from_mins(1),
         },
         run: Run {
+            work_queue_url: None,
             function_role_arn: None,
             lag_days: 1,
             catch_up_days: 7,

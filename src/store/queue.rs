@@ -79,7 +79,35 @@ pub trait Enqueue {
     fn send(&self, body: &str, delay: Duration) -> impl Future<Output = Result<String>> + Send;
 }
 
+/// `sqs:GetQueueAttributes`, and `sqs:SendMessage` on the queue of dead letters.
+pub trait Bury {
+    /// Sends a message to the queue's dead letters (its redrive policy names them). Fails with kind `Vendor` where it has none.
+    fn bury(&self, body: &str) -> impl Future<Output = Result<()>> + Send;
+}
+
 /// All that a queue can be asked.
 pub trait Queue: Receive + Acknowledge + Hold + Enqueue {}
 
 impl<Q: Receive + Acknowledge + Hold + Enqueue> Queue for Q {}
+
+/// The URL of another queue in the same account and region, such as a queue's dead letters (SQS Developer Guide: "The dead-letter queue
+/// of a standard queue must also be a standard queue", in the same account and region).
+#[must_use]
+pub(super) fn url_beside(url: &str, arn: &str) -> Option<String> {
+    let (folder, _) = url.trim_end_matches('/').rsplit_once('/')?;
+    let name = arn.rsplit(':').next().filter(|name| !name.is_empty())?;
+    Some(format!("{folder}/{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_beside_another_has_its_place_and_another_name() {
+        let url = "https://sqs.eu-central-1.amazonaws.com/123456789012/work";
+        let beside = url_beside(url, "arn:aws:sqs:eu-central-1:123456789012:dead");
+        assert_eq!(beside.as_deref(), Some("https://sqs.eu-central-1.amazonaws.com/123456789012/dead"));
+        assert_eq!(url_beside(url, ""), None);
+    }
+}

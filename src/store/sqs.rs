@@ -13,10 +13,11 @@ use aws_sdk_sqs::config::http::HttpResponse;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{
     BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, MessageSystemAttributeName,
+    QueueAttributeName,
 };
 
 use self::errors::refused;
-use super::queue::{Acknowledge, Enqueue, FailedEntry, Hold, MOST_AT_ONCE, Message, Receive};
+use super::queue::{Acknowledge, Bury, Enqueue, FailedEntry, Hold, MOST_AT_ONCE, Message, Receive, url_beside};
 use super::s3::{Cause, plain};
 use crate::domain::error::{Error, Result};
 
@@ -27,6 +28,7 @@ enum Action {
     Delete,
     ChangeVisibility,
     Send,
+    Describe,
 }
 
 impl Action {
@@ -37,6 +39,7 @@ impl Action {
             Action::Delete => "sqs:DeleteMessage",
             Action::ChangeVisibility => "sqs:ChangeMessageVisibility",
             Action::Send => "sqs:SendMessage",
+            Action::Describe => "sqs:GetQueueAttributes",
         }
     }
 
@@ -46,6 +49,7 @@ impl Action {
             Action::Delete => "delete messages of",
             Action::ChangeVisibility => "change the visibility of messages of",
             Action::Send => "send to",
+            Action::Describe => "read the attributes of",
         }
     }
 }
@@ -204,4 +208,25 @@ impl Enqueue for SqsQueue {
         let answer = request.send().await.map_err(|error| self.error(Action::Send, &error))?;
         answer.message_id.ok_or_else(|| self.odd_answer("took a message and gave it no id"))
     }
+}
+
+impl Bury for SqsQueue {
+    async fn bury(&self, body: &str) -> Result<()> {
+        let request = self.client.get_queue_attributes().queue_url(&*self.url).attribute_names(QueueAttributeName::RedrivePolicy);
+        let answer = request.send().await.map_err(|error| self.error(Action::Describe, &error))?;
+        let policy = answer.attributes().and_then(|attributes| attributes.get(&QueueAttributeName::RedrivePolicy));
+        let dead_letters = policy.and_then(|policy| dead_letters_of(&self.url, policy)).ok_or_else(|| {
+            Error::vendor(format!(
+                "the queue `{}` has no dead-letter queue, give it one by its redrive policy, as the template does",
+                plain(&self.url)
+            ))
+        })?;
+        SqsQueue::new(self.client.clone(), &dead_letters).send(body, Duration::ZERO).await.map(|_| ())
+    }
+}
+
+/// The URL of the dead letters that a `RedrivePolicy` names.
+fn dead_letters_of(url: &str, policy: &str) -> Option<String> {
+    let policy: serde_json::Value = serde_json::from_str(policy).ok()?;
+    url_beside(url, policy.get("deadLetterTargetArn")?.as_str()?)
 }

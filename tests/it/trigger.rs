@@ -19,6 +19,17 @@ fn days(from: &str, to: &str, destinations: &[&str], force: bool) -> Request {
     Request::Days { from: day(from), to: day(to), destinations: destinations.iter().map(ToString::to_string).collect(), force }
 }
 
+fn work() -> Request {
+    let message = Message {
+        id: "059f36b4-87a3-44ab-83d2-661975830a7d".to_owned(),
+        receipt: "AQEBwJnKyrHigUMZj6rYigCgxlaS3SLy0a".to_owned(),
+        body: r#"{"destination":"acme-parquet","date":"2026-01-15"}"#.to_owned(),
+        sent_millis: 1_768_532_400_000,
+        receives: 1,
+    };
+    Request::Messages { queue: "arn:aws:sqs:us-east-1:123456789012:dayport-work".to_owned(), messages: vec![message] }
+}
+
 fn expected() -> Vec<(&'static str, Request)> {
     let day = "2026-01-15";
     vec![
@@ -33,6 +44,7 @@ fn expected() -> Vec<(&'static str, Request)> {
         ("scheduler-destination.json", scheduled(Some("acme-parquet"))),
         ("scheduler.json", scheduled(None)),
         ("sqs-staging.json", messages()),
+        ("work.json", work()),
     ]
 }
 

@@ -92,6 +92,31 @@ class Template(unittest.TestCase):
         self.assertIn("DeadLetterConfig", schedule)
         self.assertIn("OnFailure", RESOURCES["Function"]["Properties"]["EventInvokeConfig"]["DestinationConfig"])
 
+    def test_a_message_of_the_work_queue_is_one_run_that_outlasts_its_invocation_and_a_late_marker(self):
+        function, queue = RESOURCES["Function"]["Properties"], RESOURCES["WorkQueue"]["Properties"]
+        mapping = function["Events"]["Work"]["Properties"]
+        self.assertEqual(mapping["Queue"], {"Fn::GetAtt": "WorkQueue.Arn"})
+        self.assertEqual((mapping["BatchSize"], mapping["FunctionResponseTypes"]), (1, ["ReportBatchItemFailures"]))
+        # Lambda Developer Guide, "Creating and configuring an Amazon SQS event source mapping".
+        self.assertEqual(queue["VisibilityTimeout"], 6 * function["Timeout"])
+        self.assertNotIn("FifoQueue", queue)
+        # The function's delays: 1, 2, 4, 8 and then 15 minutes.
+        receives = queue["RedrivePolicy"]["maxReceiveCount"]
+        minutes = sum(min(15, 2 ** receive) for receive in range(receives - 1))
+        self.assertGreaterEqual(minutes, 24 * 60)
+        self.assertGreater(queue["MessageRetentionPeriod"], 60 * minutes)
+
+    def test_every_queue_of_failures_has_its_alarm_and_work_that_failed_for_good_has_one(self):
+        self.assertEqual(RESOURCES["WorkQueue"]["Properties"]["RedrivePolicy"]["deadLetterTargetArn"],
+                         {"Fn::GetAtt": "WorkDeadLetters.Arn"})
+        watched = {dimension["Value"]["Fn::GetAtt"].removesuffix(".QueueName")
+                   for resource in RESOURCES.values() if resource["Type"] == "AWS::CloudWatch::Alarm"
+                   for dimension in resource["Properties"].get("Dimensions", []) if dimension["Name"] == "QueueName"}
+        self.assertLessEqual({"WorkDeadLetters", "FailedInvocations", "UndeliveredTriggers"}, watched)
+        sending = {resource["Fn::GetAtt"] for statement in statements() if "sqs:SendMessage" in as_list(statement["Action"])
+                   for resource in as_list(statement["Resource"])}
+        self.assertLessEqual({"WorkQueue.Arn", "WorkDeadLetters.Arn"}, sending)
+
     def test_the_staging_queue_holds_a_message_six_times_as_long_as_its_function_may_take(self):
         function, queue = RESOURCES["Intake"]["Properties"], RESOURCES["StagingMessages"]["Properties"]
         self.assertEqual(queue["VisibilityTimeout"], 6 * function["Timeout"])

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::faults::{Fault, Faults};
 use crate::domain::error::{Error, Result};
 use crate::store::queue::{
-    Acknowledge, Enqueue, FailedEntry, Hold, LONGEST_DELAY, LONGEST_POLL, LONGEST_VISIBILITY, MOST_AT_ONCE, Message, Receive,
+    Acknowledge, Bury, Enqueue, FailedEntry, Hold, LONGEST_DELAY, LONGEST_POLL, LONGEST_VISIBILITY, MOST_AT_ONCE, Message,
+    Receive,
 };
 
 /// One call, for tests that ask what was done and in which order.
@@ -20,6 +21,8 @@ pub enum QueueCall {
     ChangeVisibility(Vec<(String, Duration)>),
     /// A message that was sent.
     Send(String),
+    /// A message that was sent to the dead letters.
+    Bury(String),
 }
 
 /// A queue in memory. Clones are the same queue.
@@ -36,6 +39,7 @@ pub struct MemoryQueue {
 struct Inner {
     now_millis: i64,
     messages: Vec<Kept>,
+    buried: Vec<String>,
     sent: u64,
     received: u64,
     calls: Vec<QueueCall>,
@@ -61,6 +65,7 @@ impl MemoryQueue {
         let inner = Inner {
             now_millis,
             messages: Vec::new(),
+            buried: Vec::new(),
             sent: 0,
             received: 0,
             calls: Vec::new(),
@@ -104,6 +109,12 @@ impl MemoryQueue {
         let inner = self.lock();
         let kept = inner.messages.iter().filter(|message| !message.is_deleted);
         kept.map(|message| (message.id.clone(), message.body.clone())).collect()
+    }
+
+    /// Bodies of the dead letters, in the order in which they were sent.
+    #[must_use]
+    pub fn buried(&self) -> Vec<String> {
+        self.lock().buried.clone()
     }
 
     /// When a message can be received, as milliseconds since 1970; `None` for one that is deleted or never was.
@@ -299,6 +310,15 @@ impl Enqueue for MemoryQueue {
             let visible_from = inner.now_millis + millis(delay);
             let id = inner.insert(body, visible_from);
             Ok((QueueCall::Send(id.clone()), id))
+        })
+    }
+}
+
+impl Bury for MemoryQueue {
+    async fn bury(&self, body: &str) -> Result<()> {
+        self.call("bury", |inner| {
+            inner.buried.push(body.to_owned());
+            Ok((QueueCall::Bury(body.to_owned()), ()))
         })
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{SqsQueue, region_of};
 use crate::domain::error::{Error, Kind};
-use crate::store::queue::{Acknowledge, Enqueue, Hold, MOST_AT_ONCE, Receive};
+use crate::store::queue::{Acknowledge, Bury, Enqueue, Hold, MOST_AT_ONCE, Receive};
 use crate::store::s3::replay::{Replay, Reply, SECRET, Seen, TOKEN};
 
 const URL: &str = "https://sqs.eu-central-1.amazonaws.com/123456789012/staging";
@@ -149,4 +149,28 @@ fn the_region_is_read_off_aws_queue_urls_alone() {
     ] {
         assert_eq!(region_of(url), region, "{url}");
     }
+}
+
+#[tokio::test]
+async fn what_is_buried_goes_to_the_queue_that_the_redrive_policy_names() {
+    let policy = json!({"deadLetterTargetArn": "arn:aws:sqs:eu-central-1:123456789012:dead", "maxReceiveCount": 100}).to_string();
+    let replay = Replay::new(move |_, seen| match seen.header("x-amz-target") {
+        Some("AmazonSQS.GetQueueAttributes") => answer(&json!({"Attributes": {"RedrivePolicy": policy}})),
+        _ => answer(&json!({"MessageId": "m-1", "MD5OfMessageBody": "99914b932bd37a50b983c5e7c90ae93b"})),
+    });
+    queue(&replay).bury("{}").await.unwrap();
+    let seen = replay.seen();
+    let (target, body) = asked(&seen[0]);
+    assert_eq!((target.as_str(), &body["AttributeNames"]), ("AmazonSQS.GetQueueAttributes", &json!(["RedrivePolicy"])));
+    let (target, body) = asked(&seen[1]);
+    assert_eq!(target, "AmazonSQS.SendMessage");
+    assert_eq!(body["QueueUrl"], "https://sqs.eu-central-1.amazonaws.com/123456789012/dead");
+    assert_eq!(body["MessageBody"], "{}");
+}
+
+#[tokio::test]
+async fn a_queue_without_dead_letters_is_the_vendors_to_mend() {
+    let replay = Replay::always(answer(&json!({})));
+    let error = queue(&replay).bury("{}").await.unwrap_err();
+    assert!(error.kind() == Kind::Vendor && error.message().contains("redrive policy"), "{error}");
 }
