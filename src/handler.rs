@@ -5,6 +5,7 @@ mod answer;
 mod function;
 mod inspect;
 mod invocation;
+mod schema;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub use self::answer::{Answer, Failure};
 #[cfg(feature = "lambda")]
 pub use self::function::Function;
 pub use self::invocation::{Invocation, Nobody, Watcher, now_millis};
+pub use self::schema::Against;
 
 /// What comes before the part of a key in a crash point: see [`variable::CRASH_POINT`].
 const PANIC_ON_OBJECT: &str = "panic_on_object=";

@@ -2,5 +2,7 @@
 
 pub mod metrics;
 pub mod progress;
+pub mod schema;
+pub mod status;
 pub mod table;
 pub mod verify;

@@ -8,12 +8,14 @@ pub mod answer;
 pub mod clock;
 pub mod commit;
 pub mod compose;
+pub mod declare;
 pub mod document;
 pub mod driver;
 pub mod export;
 pub mod head;
 pub mod journal;
 pub mod lanes;
+pub mod late;
 pub mod lease;
 #[cfg(test)]
 mod lifecycle;
@@ -23,7 +25,9 @@ pub mod plan;
 pub mod quarantine;
 #[cfg(test)]
 mod races;
+pub mod rebuild;
 pub mod registry;
+pub mod standing;
 #[cfg(test)]
 mod testing;
 pub mod verify;

@@ -1,8 +1,6 @@
 //! One day to one destination, from the lease to the answer.
 
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use super::answer::{FileAnswer, QuarantineAnswer, RunAnswer, RunOutcome, TableAnswer};
@@ -14,7 +12,7 @@ use super::export::sink::Recorder;
 use super::export::{DAMAGED, Export, ShardPass, open_scratch};
 use super::head::{Begun, OpenRun};
 use super::journal::{Fingerprint, Journal, OpenUpload, Pass, ShardDone, staged_digest};
-use super::lease::{Acquired, Lease, acquire};
+use super::lease::{Acquired, Lease, acquire, nonce};
 use super::paths::Paths;
 use super::plan::{Plan, list_staged, plan, require_marker};
 use super::registry;
@@ -135,17 +133,7 @@ where
             Acquired::Held(lease) => lease,
             Acquired::Busy(_) => return Ok(RunAnswer::bare(run, RunOutcome::Busy)),
         };
-        let answer = tokio::select! {
-            answer = self.held(&lease, run) => answer,
-            kept = lease.keep() => match kept {
-                Err(error) => Err(error),
-                Ok(never) => match never {},
-            },
-        };
-        let released = lease.release().await;
-        let answer = answer?;
-        released?;
-        Ok(answer)
+        lease.hold(self.held(&lease, run)).await
     }
 
     async fn held(&self, lease: &Lease<'_, V, RuntimeClock>, run: &RunId) -> Result<RunAnswer> {
@@ -488,10 +476,4 @@ impl<V: List + Read + Write + Sync> Recorder for JournalRecorder<'_, '_, V> {
     async fn record(&self, uploads: &[OpenUpload]) -> Result<()> {
         self.0.record_uploads(uploads).await
     }
-}
-
-/// A name that no other invocation has: 128 bits of the system's randomness, by way of the standard library's hash keys.
-fn nonce() -> String {
-    let half = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", half(), half())
 }

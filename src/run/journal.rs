@@ -336,6 +336,17 @@ async fn note(store: &(impl Read + Write + Sync), key: &str, change: impl Fn(&mu
     Err(Error::retryable(format!("the state document `{key}` is being written by somebody else, try again")))
 }
 
+/// Every upload that a run recorded; of an open run, those that may still be open in the customer's bucket.
+pub async fn recorded_uploads(
+    store: &(impl List + Read + Sync),
+    paths: &Paths,
+    day: Day,
+    generation: u32,
+) -> Result<Vec<OpenUpload>> {
+    let found = Documents::load(store, paths, day, generation).await?;
+    Ok(found.uploads_beside(std::iter::empty()).into_iter().collect())
+}
+
 /// The last commit of a day that the head has forgotten, found by listing the day's runs.
 pub async fn last_commit(store: &(impl List + Read + Sync), paths: &Paths, day: Day) -> Result<Option<DayCommit>> {
     let folder = paths.day(day);

@@ -27,10 +27,10 @@ mod faults;
 mod function;
 /// Days that nobody thought of.
 mod generated;
-/// Commands that look: verify, status, schema, ddl.
-mod inspect;
 /// Days made to exhaust memory.
 mod hostile;
+/// Commands that look: verify, status, schema, ddl.
+mod inspect;
 /// JSON values with numbers as they were written: the tests' own reader.
 mod json;
 /// A local S3 with buckets, a configuration and clients, for all the others.
@@ -41,6 +41,8 @@ mod landed;
 mod layers;
 /// The README's commands, tables and examples are what the code says.
 mod readme;
+/// Pinned schemas by hand, and as DDL.
+mod schemas;
 /// A public JSON conformance suite.
 mod suite;
 /// Every file in `events/` is the request that it must be.
