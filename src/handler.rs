@@ -25,7 +25,9 @@ use crate::domain::settings::{Destination, Settings};
 use crate::report::progress::state_name;
 use crate::run::answer::{RunAnswer, RunOutcome};
 use crate::run::driver::{Asked, Rim, Stores, run_day};
-use crate::store::ports::Read as _;
+use crate::run::due::{Due, due_days};
+use crate::run::lanes::{LANES, bounded};
+use crate::store::ports::Read;
 use crate::store::s3::{Address, Clients, RequestOptions, S3Bucket, Side};
 use crate::trigger::Request;
 use aws_credential_types::provider::SharedCredentialsProvider;
@@ -160,12 +162,15 @@ async fn read_configuration(place: &str, clients: &Clients) -> Result<String> {
         .map_err(|_| Error::vendor(format!("the configuration `{place}` is not UTF-8 text, write it as such")))
 }
 
-/// One run to be made: a destination, a day, and whether it rests.
-#[derive(Clone, Copy, Debug)]
+/// One run to be made: a destination and a day, why, and what stands in its way.
+#[derive(Debug)]
 struct Turn<'s> {
     destination: &'s Destination,
     day: Day,
+    why: Due,
     is_paused: bool,
+    /// What the destination's head could not be read for: then it is not known which days come first.
+    unread: Option<Error>,
 }
 
 impl Turn<'_> {
@@ -174,7 +179,8 @@ impl Turn<'_> {
     }
 }
 
-/// Does what a request asks for, and answers with every run, oldest day first, on one day in the order of the configuration.
+/// Does what a request asks for, and answers with every run, in the order in which they were tried: by hand the oldest day first, on one
+/// day in the order of the configuration; for a schedule what is open first, then what was missed, then the trigger's own day.
 ///
 /// Each run is tried, whatever became of those before it. Where any failed, the answer comes with the failure to report. Nothing is
 /// begun where the request names a destination that isn't there, or the invocation's time is too short for the lease.
@@ -196,7 +202,10 @@ pub async fn handle(
             Some(error) => Err(Failure { error, answer: Some(Answer::of_check(report)) }),
         };
     }
-    let turns = turns(settings, request)?;
+    let mut turns = turns(settings, request)?;
+    if matches!(request, Request::Scheduled { .. }) {
+        turns = covered(&services.state, settings, turns).await;
+    }
     let force = matches!(request, Request::Days { force: true, .. }).then(|| invocation.id());
     let margin = settings.run.deadline_margin;
     let runs =
@@ -209,10 +218,9 @@ pub async fn handle(
     }
 }
 
-/// The runs that a request means, in their order.
+/// The runs that a request names, in their order.
 ///
-/// A destination that isn't enabled rests, unless it was named by hand. (A scheduled trigger will also cover open runs and missed days:
-/// they belong here, before its own day.)
+/// A destination that isn't enabled rests, unless it was named by hand.
 fn turns<'s>(settings: &'s Settings, request: &Request) -> Result<Vec<Turn<'s>>> {
     let names: &[String] = match request {
         Request::Scheduled { destination, .. } => destination.as_slice(),
@@ -232,10 +240,35 @@ fn turns<'s>(settings: &'s Settings, request: &Request) -> Result<Vec<Turn<'s>>>
         let is_called = is_by_hand && is_named;
         let days = request.days_for(destination, settings.run.lag_days);
         let is_paused = !destination.enabled && !is_called;
-        turns.extend(days.into_iter().map(|day| Turn { destination, day, is_paused }));
+        turns.extend(days.into_iter().map(|day| Turn { destination, day, why: Due::Own, is_paused, unread: None }));
     }
     turns.sort_by_key(|turn| turn.day);
     Ok(turns)
+}
+
+/// The runs that a scheduled trigger covers beside its own: each destination's open ones and the days that it missed.
+async fn covered<'s>(state: &(impl Read + Sync), settings: &'s Settings, own: Vec<Turn<'s>>) -> Vec<Turn<'s>> {
+    let of_destination = |turn: Turn<'s>| async move {
+        if turn.is_paused {
+            return Ok(vec![turn]);
+        }
+        let Turn { destination, day, is_paused, .. } = turn;
+        let due = due_days(state, &settings.state, destination, day, settings.run.catch_up_days).await;
+        Ok(match due {
+            Ok(days) => {
+                days.into_iter().map(|(why, day)| Turn { destination, day, why, is_paused, unread: None }).collect::<Vec<_>>()
+            }
+            Err(error) => {
+                let error = error.context("which days are due could not be found out");
+                vec![Turn { unread: Some(error), ..turn }]
+            }
+        })
+    };
+    // None of them fails as a whole: each destination fails alone.
+    let mut turns: Vec<Turn<'s>> = bounded(own, LANES, of_destination).await.unwrap_or_default().into_iter().flatten().collect();
+    let place = |turn: &Turn<'_>| settings.destinations.iter().position(|known| known.name == turn.destination.name);
+    turns.sort_by_key(|turn| (turn.why, turn.day, place(turn)));
+    turns
 }
 
 /// The destination of that name.
@@ -276,8 +309,10 @@ async fn drive(
         let earlier_day = waiting.get(turn.destination.name.as_str()).copied();
         let answer = if turn.is_paused {
             RunAnswer::bare(&id, RunOutcome::Paused)
+        } else if let Some(error) = &turn.unread {
+            RunAnswer::failed(&id, error)
         } else if let Some(outcome) = earlier_day {
-            // Never two days of a destination at once, and oldest first.
+            // Never two days of a destination at once, and each after those before it.
             noted(&id, outcome, "not begun: an earlier day of this destination goes first")
         } else if has_no_time {
             noted(&id, RunOutcome::Continued, "not begun: this invocation's time ran out")

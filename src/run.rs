@@ -5,12 +5,17 @@
 //! decides: what it does not hold, by a conditional write of whoever holds its lease, has not happened.
 
 pub mod answer;
+#[cfg(test)]
+mod changes;
 pub mod clock;
 pub mod commit;
 pub mod compose;
+#[cfg(test)]
+mod deadlines;
 pub mod declare;
 pub mod document;
 pub mod driver;
+pub mod due;
 pub mod export;
 pub mod head;
 pub mod journal;

@@ -3,6 +3,10 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::domain::error::Kind;
+use crate::run::document;
+use crate::run::head::{CommitRef, DayCommit, Head};
+use crate::run::paths::Paths;
+use crate::store::memory::MemoryBucket;
 
 const CONFIGURATION: &str = r#"
 [staging]
@@ -65,6 +69,88 @@ async fn driven(
 
 fn committed(turn: &Turn<'_>) -> RunAnswer {
     RunAnswer::bare(&turn.run(), RunOutcome::Committed)
+}
+
+/// The same for a schedule, with what the heads in `state` say.
+async fn planned_over(state: &MemoryBucket, request: &Request) -> Vec<String> {
+    let settings = settings();
+    let turns = covered(state, &settings, turns(&settings, request).unwrap()).await;
+    let told = |turn: &Turn<'_>| format!("{:?} {}{}", turn.why, turn.run(), if turn.is_paused { " paused" } else { "" });
+    turns.iter().map(told).collect()
+}
+
+fn head_of(settings: &Settings, name: &str, state: &MemoryBucket, change: impl Fn(&mut Head)) {
+    let destination = settings.destinations.iter().find(|destination| destination.name == name).unwrap();
+    let mut head = Head::new();
+    change(&mut head);
+    state.insert(&Paths::new(&settings.state, destination).head(), document::encode(&head).unwrap());
+}
+
+fn committed_on(head: &mut Head, of: &str) {
+    head.commits.insert(day(of), DayCommit { commit: CommitRef { generation: 0, attempt: 0 }, forces: Vec::new() });
+    head.first_commit = Some(head.first_commit.map_or(day(of), |first| first.min(day(of))));
+}
+
+#[tokio::test]
+async fn a_schedule_covers_open_runs_and_missed_days_before_its_own_and_nothing_of_a_paused_destination() {
+    let (settings, state) = (settings(), MemoryBucket::new());
+    head_of(&settings, "acme", &state, |head| {
+        head.begin(day("2026-01-09"), None, 1_000);
+        committed_on(head, "2026-01-12");
+    });
+    head_of(&settings, "globex", &state, |head| committed_on(head, "2026-01-12"));
+    head_of(&settings, "resting", &state, |head| committed_on(head, "2026-01-12"));
+    let expected = [
+        "Open acme 2026-01-09",
+        "Missed acme 2026-01-13",
+        "Missed globex 2026-01-13",
+        "Missed acme 2026-01-14",
+        "Own globex 2026-01-14",
+        "Own acme 2026-01-15",
+        "Own resting 2026-01-15 paused",
+    ];
+    assert_eq!(planned_over(&state, &scheduled(None)).await, expected);
+    let own = ["Open acme 2026-01-09", "Missed acme 2026-01-13", "Missed acme 2026-01-14", "Own acme 2026-01-15"];
+    assert_eq!(planned_over(&state, &scheduled(Some("acme"))).await, own);
+    assert_eq!(planned_over(&state, &scheduled(Some("resting"))).await, ["Own resting 2026-01-15 paused"]);
+}
+
+#[tokio::test]
+async fn a_destination_whose_head_can_not_be_read_fails_alone() {
+    let (settings, state) = (settings(), MemoryBucket::new());
+    head_of(&settings, "globex", &state, |head| committed_on(head, "2026-01-12"));
+    let acme = settings.destinations.iter().find(|destination| destination.name == "acme").unwrap();
+    state.insert(&Paths::new(&settings.state, acme).head(), "{");
+    let turns = covered(&state, &settings, turns(&settings, &scheduled(None)).unwrap()).await;
+    let answers = drive(&turns, MARGIN, &Invocation::unlimited("id"), &Nobody, async |turn: &Turn<'_>| committed(turn)).await;
+    let told: Vec<String> =
+        answers.iter().map(|answer| format!("{} {} {:?}", answer.destination, answer.date, answer.state)).collect();
+    let expected =
+        ["globex 2026-01-13 Committed", "globex 2026-01-14 Committed", "acme 2026-01-15 Failed", "resting 2026-01-15 Paused"];
+    assert_eq!(told, expected);
+    let error = answers[2].error.clone().unwrap();
+    assert_eq!(error.kind, "vendor");
+    assert!(error.message.starts_with("which days are due could not be found out: "), "{}", error.message);
+}
+
+#[tokio::test]
+async fn a_day_that_fails_again_is_passed_over() {
+    let (settings, state) = (settings(), MemoryBucket::new());
+    head_of(&settings, "acme", &state, |head| {
+        head.begin(day("2026-01-13"), None, 1_000);
+        committed_on(head, "2026-01-12");
+    });
+    let turns = covered(&state, &settings, turns(&settings, &scheduled(Some("acme"))).unwrap()).await;
+    let answers = drive(&turns, MARGIN, &Invocation::unlimited("id"), &Nobody, async |turn: &Turn<'_>| {
+        if turn.day == day("2026-01-13") {
+            RunAnswer::failed(&turn.run(), &Error::customer("no bucket, make it"))
+        } else {
+            committed(turn)
+        }
+    })
+    .await;
+    let told: Vec<(u8, RunOutcome)> = answers.iter().map(|answer| (answer.date.day(), answer.state)).collect();
+    assert_eq!(told, [(13, RunOutcome::Failed), (14, RunOutcome::Committed), (15, RunOutcome::Committed)]);
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::RwLock;
 
 use super::answer::{FileAnswer, QuarantineAnswer, RunAnswer, RunOutcome, TableAnswer};
 use super::clock::{Clock, RuntimeClock};
@@ -10,8 +13,9 @@ use super::compose::{CommitDocument, Composition, compose, earlier};
 use super::export::book::SchemaBook;
 use super::export::sink::Recorder;
 use super::export::{DAMAGED, Export, ShardPass, open_scratch};
-use super::head::{Begun, OpenRun};
+use super::head::{Begun, Head, OpenRun};
 use super::journal::{Fingerprint, Journal, OpenUpload, Pass, ShardDone, staged_digest};
+use super::late::{Late, late_objects};
 use super::lease::{Acquired, Lease, acquire, nonce};
 use super::paths::Paths;
 use super::plan::{Plan, list_staged, plan, require_marker};
@@ -86,7 +90,8 @@ where
 {
     let run = RunId { destination: destination.name.clone(), day: asked.day };
     let clock = RuntimeClock::start();
-    let driver = Driver { rim, settings, destination, stores, asked, paths: Paths::new(&settings.state, destination) };
+    let paths = Paths::new(&settings.state, destination);
+    let driver = Driver { rim, settings, destination, stores, asked, paths, clock, begins: RwLock::new(()) };
     let mut answer = match driver.run(&clock, &run).await {
         Ok(answer) => answer,
         Err(error) => RunAnswer::failed(&run, &error),
@@ -102,6 +107,9 @@ struct Driver<'a, S, V, C> {
     stores: Stores<'a, S, V, C>,
     asked: Asked<'a>,
     paths: Paths,
+    clock: RuntimeClock,
+    /// Held by whoever begins an upload until it is noted: work is given up only when nobody does.
+    begins: RwLock<()>,
 }
 
 /// The schemas that an export came to; none for a format without.
@@ -164,6 +172,9 @@ where
 
     async fn export_and_commit(&self, lease: &Lease<'_, V, RuntimeClock>, run: &RunId, open: &OpenRun) -> Result<RunAnswer> {
         let Asked { day, configuration, .. } = self.asked;
+        // An invocation that had no more than a rest of time says nothing of how long a shard takes.
+        let had_its_time = self.millis_left().is_some_and(|left| left >= 2 * self.margin());
+        let mut notes = self.roll_others_forward(lease).await?;
         let staging = &self.settings.staging;
         let prefix = staging.prefix_of(day, self.destination.organization.as_deref());
         if let Some(marker) = &staging.require_marker {
@@ -187,17 +198,22 @@ where
         let mut journal = Journal::begin(lease.store(), lease.paths(), day, open, lease.holder(), &fingerprint, &objects).await?;
         journal.abort_orphans(self.stores.customer).await?;
         journal.exporting().await?;
-        let exported = match self.export(&mut journal, &plan, &objects, &prefix, &pinned).await {
-            Ok(exported) => exported,
+        let exported = self.within_time(self.export(&mut journal, &plan, &objects, &prefix, &pinned)).await;
+        let schemas = match exported {
+            Ok(Exported::All(schemas)) => schemas,
+            Ok(Exported::OutOfTime) => {
+                let handed_on = if had_its_time { journal.continued().await } else { journal.interrupted().await };
+                if let Err(error) = handed_on {
+                    let _ = journal.failed(&error).await;
+                    return Err(error);
+                }
+                return Ok(RunAnswer { notes, ..RunAnswer::bare(run, RunOutcome::Continued) });
+            }
             Err(error) => {
                 // What it failed of is told; that it failed is true whether or not this can be noted.
                 let _ = journal.failed(&error).await;
                 return Err(error);
             }
-        };
-        let Exported::All(schemas) = exported else {
-            journal.continued().await?;
-            return Ok(RunAnswer::bare(run, RunOutcome::Continued));
         };
         (self.rim.on_progress)(Progress::Committing);
         let head = lease.head().await;
@@ -223,7 +239,10 @@ where
             }
         };
         let done = commit(lease, &journal, self.stores.customer, composed, (self.rim.now_millis)()).await?;
-        self.verified(lease, RunOutcome::Committed, done).await
+        let mut answer = self.verified(lease, RunOutcome::Committed, done).await?;
+        notes.extend(self.late(&lease.head().await).await);
+        answer.notes.extend(notes);
+        Ok(answer)
     }
 
     /// The answer of a committed run, after what it landed was read again, if the destination asks for that.
@@ -253,8 +272,66 @@ where
 
     /// Whether there is time for more than to end in order.
     fn has_time(&self) -> bool {
-        let margin = u64::try_from(self.settings.run.deadline_margin.as_millis()).unwrap_or(u64::MAX);
-        (self.rim.millis_left)().is_none_or(|left| left >= margin)
+        self.millis_left().is_none_or(|left| left >= self.margin())
+    }
+
+    /// Rolls every other day's recorded commit forward that has not landed: no other may be recorded before it. What there is to say of it.
+    async fn roll_others_forward(&self, lease: &Lease<'_, V, RuntimeClock>) -> Result<Vec<String>> {
+        let head = lease.head().await;
+        let is_in_the_way = |open: &OpenRun| open.commit.is_some() && !open.landed && !open.dead;
+        let others = head.open.iter().filter(|(day, open)| **day != self.asked.day && is_in_the_way(open));
+        let mut notes = Vec::new();
+        for (&day, _) in others {
+            let rolled = roll_forward(lease, self.stores.customer, day, (self.rim.now_millis)()).await;
+            notes.push(match rolled {
+                Ok(_) => format!("the commit of {day}, which was recorded and not finished, was rolled forward first"),
+                // It can't be finished by anybody, and so is in nobody's way any more.
+                Err(error) if lease.head().await.open.get(&day).is_some_and(|open| open.dead) => error.to_string(),
+                Err(error) => return Err(error.context(format!("the recorded commit of {day} goes first"))),
+            });
+        }
+        Ok(notes)
+    }
+
+    /// What there is to say of objects that came to the days before too late. A day that is committed is so whether or not that can be
+    /// found out.
+    async fn late(&self, head: &Head) -> Vec<String> {
+        if self.millis_left().is_some_and(|left| left < self.margin() / 2) {
+            return vec!["objects that came too late to the days before were not looked for: no time was left".to_owned()];
+        }
+        let Stores { staging, state, .. } = self.stores;
+        match late_objects(staging, state, self.settings, self.destination, head, self.asked.day).await {
+            Ok(late) => late.iter().map(Late::text).collect(),
+            Err(error) => vec![format!("objects that came too late to the days before could not be counted: {error}")],
+        }
+    }
+
+    fn margin(&self) -> u64 {
+        u64::try_from(self.settings.run.deadline_margin.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn millis_left(&self) -> Option<u64> {
+        (self.rim.millis_left)()
+    }
+
+    /// The export, unless half of the margin is all that is left before it has ended: then it is given up where it stands, so that this
+    /// invocation can still say so, instead of being killed without a word. Every upload that was begun is noted by then.
+    async fn within_time(&self, export: impl Future<Output = Result<Exported>>) -> Result<Exported> {
+        let Some(left) = self.millis_left() else { return export.await };
+        let kept = self.margin() / 2;
+        let is_over = async {
+            self.clock.sleep(Duration::from_millis(left.saturating_sub(kept))).await;
+            tokio::select! {
+                all_noted = self.begins.write() => Some(all_noted),
+                // A store that hangs is not waited for: such an upload is left to the bucket's lifecycle rule, or swept.
+                () = self.clock.sleep(Duration::from_millis(kept / 2)) => None,
+            }
+        };
+        tokio::select! {
+            biased;
+            exported = export => exported,
+            _none_begins = is_over => Ok(Exported::OutOfTime),
+        }
     }
 
     /// Exports what is not finished yet, with the schemas that all values decide.
@@ -381,7 +458,7 @@ where
                 left_out: &left_out,
                 quarantine_key: &quarantine_key,
             };
-            let recorder = JournalRecorder(journal);
+            let recorder = JournalRecorder { journal, begins: &self.begins };
             let done = export.shard(&shard_pass, self.stores.staging, self.stores.customer, self.stores.state, &recorder).await;
             match done {
                 Err(error) if self.settings.staging.on_damaged_object == OnDamagedObject::Skip => {
@@ -470,10 +547,18 @@ struct Decided {
     next: BTreeMap<TableName, TableSchema>,
 }
 
-struct JournalRecorder<'a, 's, V>(&'a Journal<'s, V>);
+struct JournalRecorder<'a, 's, V> {
+    journal: &'a Journal<'s, V>,
+    begins: &'a RwLock<()>,
+}
 
 impl<V: List + Read + Write + Sync> Recorder for JournalRecorder<'_, '_, V> {
     async fn record(&self, uploads: &[OpenUpload]) -> Result<()> {
-        self.0.record_uploads(uploads).await
+        self.journal.record_uploads(uploads).await
+    }
+
+    async fn to_its_end<T: Send>(&self, work: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        let _begins = self.begins.read().await;
+        work.await
     }
 }

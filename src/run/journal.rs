@@ -101,6 +101,8 @@ where
             transfer: open.transfer,
             forces: open.forces.clone(),
             idle: resumed.map_or(0, |state| state.idle),
+            handed_on: false,
+            deaths: same.map_or(0, |(state, _)| state.silent_ends()),
             write: String::new(),
         };
         let finished: BTreeMap<(Pass, u32), ShardDone> =
@@ -213,7 +215,7 @@ where
         const MOST_IDLE: u32 = 2;
         let has_progress = self.finished.len() > self.finished_at_start;
         self.state.idle = if has_progress { 0 } else { self.state.idle + 1 };
-        self.write_state().await?;
+        self.interrupted().await?;
         if self.state.idle < MOST_IDLE {
             return Ok(());
         }
@@ -221,6 +223,12 @@ where
             "{} invocations in a row ended without finishing one shard of {}, give the function more memory or time, make `run.shard_size` smaller, or stage smaller objects",
             self.state.idle, self.state.run
         )))
+    }
+
+    /// Notes that this invocation ends, to be continued, before it had the time that an invocation has.
+    pub async fn interrupted(&mut self) -> Result<()> {
+        self.state.handed_on = true;
+        self.write_state().await
     }
 
     /// Notes why this invocation gives up. A recorded commit stays one: it is rolled forward by whoever comes next.
@@ -513,6 +521,28 @@ mod tests {
         let error = begin(&world, "d", "1").await.continued().await.unwrap_err();
         assert_eq!(error.kind(), Kind::Vendor);
         assert!(error.to_string().contains("shard_size"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_invocation_that_ended_without_a_word_is_told_from_one_that_handed_on() {
+        let world = World::new("permutive");
+        let silent = async || {
+            let state = run_state(&world.state, &world.paths(), day("2026-01-15"), 0).await.unwrap().unwrap();
+            state.silent_ends()
+        };
+        begin(&world, "a", "1").await.exporting().await.unwrap();
+        begin(&world, "b", "1").await.exporting().await.unwrap();
+        assert_eq!(silent().await, 2, "two that were killed");
+        begin(&world, "c", "1").await.continued().await.unwrap();
+        assert_eq!(silent().await, 0);
+        begin(&world, "d", "1").await.interrupted().await.unwrap();
+        assert_eq!(silent().await, 0);
+        begin(&world, "e", "1").await.failed(&Error::customer("denied")).await.unwrap();
+        assert_eq!(silent().await, 0, "it said why");
+        begin(&world, "f", "1").await;
+        assert_eq!(silent().await, 1);
+        begin(&world, "g", "2").await;
+        assert_eq!(silent().await, 1, "another build may do better");
     }
 
     #[tokio::test]

@@ -496,6 +496,8 @@ async fn write_commit(store: &(impl Write + Sync), paths: &Paths, commit: &Commi
         transfer: commit.transfer,
         forces: Vec::new(),
         idle: 0,
+        handed_on: false,
+        deaths: 0,
         write: String::new(),
     };
     put_if_absent(store, &paths.commit(day, generation, attempt), document::encode(commit)?).await?;

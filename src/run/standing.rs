@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::compose::CommitDocument;
 use super::document;
+use super::due::missed;
 use super::head::{CommitRef, Head, OpenRun};
 use super::journal::{self, Failure, Phase};
 use super::lanes::{LANES, bounded};
@@ -49,6 +50,8 @@ pub enum DayState {
     Failed,
     /// Its commit can't be finished; a forced re-run mends it.
     Dead,
+    /// No trigger came for it; the next scheduled one covers it.
+    Missed,
 }
 
 impl DayState {
@@ -62,6 +65,7 @@ impl DayState {
             DayState::Committing => "committing",
             DayState::Failed => "failed",
             DayState::Dead => "dead",
+            DayState::Missed => "missed",
         }
     }
 }
@@ -177,6 +181,12 @@ where
         let head = known.remove(&paths.head()).map_or_else(Head::new, |(_, head)| head);
         let configured = if destination.enabled { Configured::Enabled } else { Configured::Paused };
         let mut standing = standing(state, &paths, &head, configured, asked.days).await?;
+        if destination.enabled {
+            let lag = destination.lag_days.unwrap_or(settings.run.lag_days);
+            let own = asked.today.plus_days(-i64::from(lag));
+            standing.days.extend(missed(&head, destination.start_date, own, settings.run.catch_up_days).map(missed_day));
+            standing.days.sort_by_key(|day| day.date);
+        }
         count_late(state, staging, settings, destination, &head, asked.today, &mut standing).await;
         all.push(standing);
     }
@@ -251,6 +261,21 @@ async fn committed_day<V: Read + Sync>(state: &V, paths: &Paths, date: Day, comm
     })
 }
 
+fn missed_day(date: Day) -> DayStanding {
+    DayStanding {
+        date,
+        state: DayState::Missed,
+        generation: 0,
+        started: None,
+        attempts: None,
+        uploads: None,
+        failure: None,
+        totals: None,
+        late_objects: None,
+        faults: None,
+    }
+}
+
 async fn open_day<V: List + Read + Sync>(state: &V, paths: &Paths, date: Day, open: &OpenRun) -> Result<DayStanding> {
     let run = journal::run_state(state, paths, date, open.generation).await?;
     let uploads =
@@ -310,7 +335,7 @@ mod tests {
     use crate::store::memory::{Fault, MemoryBucket};
 
     async fn look(world: &World, settings: &Settings, name: Option<&str>) -> Result<Vec<Standing>> {
-        let asked = Asked { name, days: 14, today: day("2026-01-18") };
+        let asked = Asked { name, days: 14, today: day("2026-01-17") };
         standings(&world.state, &MemoryBucket::new(), settings, asked).await
     }
 
@@ -338,6 +363,12 @@ mod tests {
         let open = &acme.days[1];
         assert_eq!((open.attempts, open.started.as_deref()), (Some(1), Some("2026-01-16T07:00:01Z")));
         assert!(open.uploads.is_some_and(|uploads| uploads > 0), "{open:?}");
+
+        let asked = Asked { name: None, days: 14, today: day("2026-01-20") };
+        let later = standings(&world.state, &MemoryBucket::new(), &settings, asked).await.unwrap();
+        let missed: Vec<(String, DayState)> =
+            ["17", "18"].map(|day| (format!("2026-01-{day}"), DayState::Missed)).into_iter().collect();
+        assert_eq!(states(&later[0])[2..], missed);
 
         settings.destinations[0].s3_bucket = "elsewhere".into();
         let both = look(&world, &settings, Some("acme")).await.unwrap();

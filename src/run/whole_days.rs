@@ -4,17 +4,39 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use super::answer::{RunAnswer, RunOutcome};
+use super::document;
 use super::driver::{Asked, Progress, Rim, Stores, run_day};
+use super::head::Head;
+use super::paths::Paths;
 use crate::config::{Environment, parse};
 use crate::domain::settings::Settings;
 use crate::store::memory::MemoryBucket;
+use crate::store::ports::{Delete, List, Multipart, Read, Write};
 
-struct World {
-    settings: Settings,
-    staging: MemoryBucket,
-    state: MemoryBucket,
-    customer: MemoryBucket,
-    now_millis: i64,
+/// A vendor, a state bucket and a customer, and one destination, `acme`.
+pub(super) struct World {
+    pub(super) settings: Settings,
+    pub(super) staging: MemoryBucket,
+    pub(super) state: MemoryBucket,
+    pub(super) customer: MemoryBucket,
+    pub(super) now_millis: i64,
+}
+
+/// One invocation for a day.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) day: &'a str,
+    pub(super) force: Option<&'a str>,
+    pub(super) configuration: &'a str,
+    pub(super) millis_left: &'a (dyn Fn() -> Option<u64> + Sync),
+    pub(super) on_progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+impl<'a> Call<'a> {
+    /// Nothing but the day: no deadline, no force.
+    pub(super) fn of(day: &'a str) -> Call<'a> {
+        Call { day, force: None, configuration: "c", millis_left: &|| None, on_progress: &|_| {} }
+    }
 }
 
 fn settings(destination: &str, more: &str) -> Settings {
@@ -25,7 +47,7 @@ fn settings(destination: &str, more: &str) -> Settings {
 }
 
 impl World {
-    fn new(destination: &str, more: &str) -> World {
+    pub(super) fn new(destination: &str, more: &str) -> World {
         World {
             settings: settings(destination, more),
             staging: MemoryBucket::new(),
@@ -36,23 +58,44 @@ impl World {
     }
 
     fn stage(&self, name: &str, body: &str) {
-        self.staging.insert(&format!("events/2026-01-15/{name}"), body.as_bytes().to_vec());
+        self.stage_on("2026-01-15", name, body);
+    }
+
+    pub(super) fn stage_on(&self, day: &str, name: &str, body: &str) {
+        self.staging.insert(&format!("events/{day}/{name}"), body.as_bytes().to_vec());
     }
 
     async fn run(&self, force: Option<&str>) -> RunAnswer {
-        let rim =
-            Rim { now_millis: &|| self.now_millis, millis_left: &|| None, on_progress: &|_: Progress| {}, panic_on_object: None };
-        let stores = Stores { staging: &self.staging, state: &self.state, customer: &self.customer };
-        let asked = Asked { day: "2026-01-15".parse().unwrap(), force, configuration: "c" };
+        self.call(Call { force, ..Call::of("2026-01-15") }).await
+    }
+
+    pub(super) async fn call(&self, call: Call<'_>) -> RunAnswer {
+        self.call_on(&self.staging, &self.customer, call).await
+    }
+
+    pub(super) async fn call_on<S, C>(&self, staging: &S, customer: &C, call: Call<'_>) -> RunAnswer
+    where
+        S: List + Read + Clone + Send + Sync,
+        C: Multipart + Write + Delete + List + Read + Send + Sync,
+    {
+        let Call { day, force, configuration, millis_left, on_progress } = call;
+        let rim = Rim { now_millis: &|| self.now_millis, millis_left, on_progress, panic_on_object: None };
+        let stores = Stores { staging, state: &self.state, customer };
+        let asked = Asked { day: day.parse().unwrap(), force, configuration };
         run_day(&rim, &self.settings, &self.settings.destinations[0], stores, asked).await
     }
 
-    fn landed(&self) -> BTreeMap<String, Vec<u8>> {
+    pub(super) fn head(&self) -> Head {
+        let paths = Paths::new(&self.settings.state, &self.settings.destinations[0]);
+        document::decode("head", &self.state.object(&paths.head()).unwrap()).unwrap()
+    }
+
+    pub(super) fn landed(&self) -> BTreeMap<String, Vec<u8>> {
         self.customer.objects().into_iter().map(|(key, body)| (key, body.to_vec())).collect()
     }
 }
 
-const A: &str = r#"{"event_name":"Pageview","time":"2026-01-15T10:00:00Z","properties":{"n":1}}
+pub(super) const A: &str = r#"{"event_name":"Pageview","time":"2026-01-15T10:00:00Z","properties":{"n":1}}
 {"event_name":"LinkClick","time":"2026-01-15T10:00:01Z","properties":{"u":"x"}}
 {"event_name":"pageview","time":"2026-01-15T10:00:02Z","properties":{"n":2,"late":true}}
 "#;

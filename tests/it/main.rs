@@ -41,6 +41,8 @@ mod landed;
 mod layers;
 /// The README's commands, tables and examples are what the code says.
 mod readme;
+/// Scheduled triggers: missed days, failed days, paused destinations.
+mod schedule;
 /// Pinned schemas by hand, and as DDL.
 mod schemas;
 /// A public JSON conformance suite.

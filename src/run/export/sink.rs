@@ -49,6 +49,12 @@ pub struct UploadedFile {
 pub trait Recorder: Sync {
     /// Returns when the uploads are noted for good.
     fn record(&self, uploads: &[OpenUpload]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Does `work`, which begins an upload and notes it: nobody could abort one that was begun and not noted, so whoever gives the rest
+    /// up lets this come to its end.
+    fn to_its_end<T: Send>(&self, work: impl Future<Output = Result<T>> + Send) -> impl Future<Output = Result<T>> + Send {
+        work
+    }
 }
 
 /// How bytes wait and leave.
@@ -206,11 +212,13 @@ pub async fn run<M: Multipart + Sync, R: Recorder>(
             under_way.push(async move {
                 let _lane = lanes.acquire().await;
                 let (upload_id, _) = begun
-                    .get_or_try_init(|| async {
-                        let created = (rules.now_millis)();
-                        let upload_id = store.create(key.as_str(), rules.content_type).await?;
-                        notes.note(OpenUpload { key: key.as_str().to_owned(), id: upload_id.clone() }).await?;
-                        Ok::<_, Error>((upload_id, created))
+                    .get_or_try_init(|| {
+                        notes.recorder.to_its_end(async {
+                            let created = (rules.now_millis)();
+                            let upload_id = store.create(key.as_str(), rules.content_type).await?;
+                            notes.note(OpenUpload { key: key.as_str().to_owned(), id: upload_id.clone() }).await?;
+                            Ok((upload_id, created))
+                        })
                     })
                     .await?;
                 let bytes = body.len() as u64;

@@ -247,6 +247,21 @@ pub struct RunState {
     /// How many invocations in a row ended at their deadline without a finished shard.
     #[serde(default)]
     pub idle: u32,
+    /// Whether this invocation ended in order, to be continued.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub handed_on: bool,
+    /// How many invocations in a row, up to the one before this, ended without a word.
+    #[serde(default)]
+    pub deaths: u32,
     /// The nonce of the last write.
     pub write: String,
+}
+
+impl RunState {
+    /// How many invocations in a row ended without a word: killed by a lack of memory, say. The latest may also be under way still.
+    #[must_use]
+    pub fn silent_ends(&self) -> u32 {
+        let is_open = matches!(self.phase, Phase::Planned | Phase::Exporting);
+        if is_open && self.failure.is_none() && !self.handed_on { self.deaths + 1 } else { 0 }
+    }
 }
