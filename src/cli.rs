@@ -1,6 +1,7 @@
 //! The command line: what can be asked for, and the same calls that the function makes.
 
 mod check;
+mod ddl;
 mod local;
 mod policy;
 mod run;
@@ -52,6 +53,9 @@ pub enum Command {
         after_help = "Examples:\n  dayport schema show acme pageview_events\n  dayport schema set acme pageview_events properties.price=double\n  dayport schema diff acme --with globex\n  dayport schema rebuild acme --dry-run"
     )]
     Schema(SchemaArguments),
+    /// Print the statements that define a destination's tables for a reader's engine
+    #[command(after_help = "Example: dayport ddl acme pageview_events --dialect duckdb")]
+    Ddl(DdlArguments),
     /// Serve S3 from a folder on this machine, for trying things without an account
     Local(LocalArguments),
     /// Make a sample day of staged records
@@ -206,6 +210,37 @@ pub enum SchemaCommand {
     },
 }
 
+/// `dayport ddl`.
+#[derive(Args, Debug)]
+pub struct DdlArguments {
+    /// The destination
+    #[arg(value_name = "NAME")]
+    pub destination: String,
+    /// Only this table [default: all]
+    #[arg(value_name = "TABLE")]
+    pub table: Option<String>,
+    /// The engine
+    #[arg(long, value_enum, default_value_t = DdlDialect::Athena)]
+    pub dialect: DdlDialect,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+}
+
+/// In whose words tables are defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DdlDialect {
+    /// Amazon Athena, with partition projection
+    Athena,
+    /// Spark SQL
+    Spark,
+    /// DuckDB
+    #[value(name = "duckdb")]
+    DuckDb,
+    /// Snowflake
+    Snowflake,
+}
+
 /// `dayport policy`.
 #[derive(Args, Debug)]
 pub struct PolicyArguments {
@@ -297,6 +332,7 @@ pub async fn perform(arguments: Arguments, environment: &Environment, terminal: 
         Command::Verify(arguments) => verify::verify(&arguments, environment, terminal).await,
         Command::Status(arguments) => status::status(&arguments, environment, terminal).await,
         Command::Schema(arguments) => schema::schema(&arguments, environment, terminal).await,
+        Command::Ddl(arguments) => ddl::ddl(&arguments, environment, terminal).await,
         Command::Local(arguments) => local::serve(arguments, environment, terminal).await,
         Command::Sample(arguments) => sample::stage(&arguments, terminal).await,
     };

@@ -33,6 +33,7 @@ mod races;
 pub mod rebuild;
 pub mod registry;
 pub mod standing;
+pub mod sweep;
 #[cfg(test)]
 mod testing;
 pub mod verify;

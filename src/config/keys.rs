@@ -88,7 +88,6 @@ pub(super) const NOT_YET: &[NotYet] = &[
     NotYet { section: Section::Staging, name: "sqs_mode", unless_false: false },
     NotYet { section: Section::Run, name: "work_queue_url", unless_false: false },
     NotYet { section: Section::Destination, name: "dedupe", unless_false: false },
-    NotYet { section: Section::Destination, name: "sweep", unless_false: true },
 ];
 
 /// The gate on a key, if its feature is still to come.
@@ -208,7 +207,7 @@ pub(super) const KEYS: &[Key] = &[
     key(Destination, "lag_days", "whole number, 0 to 366", Optional, "its own lag instead of that of `[run]`"),
     key(Destination, "manifest", "boolean", Toml("true"), "whether the day's manifest is written to the customer, last of all"),
     key(Destination, "verify", "boolean", Toml("false"), "whether each run re-reads what it committed and compares it with the manifest; needs GetObject and ListBucket"),
-    key(Destination, "sweep", "boolean", Toml("false"), "whether uploads whose create answer was lost are looked for and aborted"),
+    key(Destination, "sweep", "boolean", Toml("false"), "whether uploads whose create answer was lost are looked for and aborted; needs ListBucketMultipartUploads"),
     key(Destination, "expected_bucket_owner", "12 digits", Optional, "the account that must own the bucket; another one's is refused by S3"),
     key(Destination, "encryption", "`AES256` or `aws:kms`", Optional, "the server-side encryption to ask for; left out, the bucket's own default holds"),
     key(Destination, "kms_key_arn", "ARN of a key", Optional, "the full ARN of the key, with `encryption = \"aws:kms\"`"),

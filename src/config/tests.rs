@@ -612,7 +612,6 @@ fn features_that_are_to_come_are_refused_and_not_ignored() {
         (in_staging("sqs_mode = \"trigger\""), "3: `sqs_mode` in `[staging]` is not yet supported, leave it out"),
         (in_run(&format!("work_queue_url = {queue}")), "11: `work_queue_url` in `[run]` is not yet supported, leave it out"),
         (in_destination("dedupe = \"event_id\""), "10: `dedupe` in `[[destination]]` `acme` is not yet supported, leave it out"),
-        (in_destination("sweep = true"), "10: `sweep` in `[[destination]]` `acme` is not yet supported, leave it out"),
     ] {
         assert_eq!(mistakes(&text), [expected]);
     }

@@ -178,6 +178,25 @@ impl Layout {
         }
     }
 
+    /// The folder that holds all files of a table and nothing else, `/` at its end.
+    #[must_use]
+    pub fn table_folder(self, prefix: &Prefix, table: &TableName) -> String {
+        match self {
+            Layout::Permutive => format!("{prefix}data/{table}/"),
+            Layout::Pontoon => format!("{prefix}{table}/"),
+        }
+    }
+
+    /// The partition columns of a table, outermost first: whole numbers without padding under `permutive`, one date under `pontoon`.
+    #[must_use]
+    pub fn partition_columns(self, sync: SyncMode) -> &'static [&'static str] {
+        match (self, sync) {
+            (Layout::Permutive, SyncMode::Snapshot) => &[],
+            (Layout::Permutive, SyncMode::Incremental) => &["year", "month", "day"],
+            (Layout::Pontoon, _) => &["dt"],
+        }
+    }
+
     /// The key of the manifest of a day: the customer's signal that the day is complete.
     #[must_use]
     #[expect(clippy::unused_self, reason = "where the manifest lies is the layouts' to say, though both say the same")]

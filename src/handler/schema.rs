@@ -8,13 +8,15 @@ use crate::config;
 use crate::domain::error::{Error, Result};
 use crate::domain::format::Format;
 use crate::domain::run::Day;
-use crate::domain::schema::TableSchema;
-use crate::domain::settings::{Credentials, Destination};
-use crate::domain::table::TableName;
+use crate::domain::schema::{Column, TableSchema};
+use crate::domain::settings::{Credentials, Destination, PartitionBy};
+use crate::domain::table::{SyncMode, TableName};
+use crate::report::ddl::{self, Dialect, Place, TableDefinition};
 use crate::report::schema::{
     Change, DiffReport, Difference, RebuildReport, SchemaReport, SetReport, TableDifference, TableReport, differences,
 };
 use crate::run::clock::RuntimeClock;
+use crate::run::commit::committed;
 use crate::run::declare::declare;
 use crate::run::document;
 use crate::run::export::book::SchemaBook;
@@ -193,6 +195,58 @@ impl Services {
         };
         let place = format!("s3://{}", paths.place());
         Ok(RebuildReport { destination: destination.name.clone(), place, rebuilt })
+    }
+
+    /// The statements that define a destination's tables, or one of them, for a reader's engine: from the registry, and for JSON, which has
+    /// none, from the manifests of the latest days.
+    pub async fn ddl(&self, name: &str, table: Option<&str>, dialect: Dialect) -> Result<String> {
+        /// Days in which a JSON destination's tables are looked for.
+        const LATEST_DAYS: usize = 30;
+        let (destination, _, paths) = self.target(name)?;
+        let head: Option<Head> = document::read(&self.state, &paths.head()).await?;
+        let head = head.unwrap_or_default();
+        let mut tables: BTreeMap<TableName, (SyncMode, Vec<Column>)> = BTreeMap::new();
+        match destination.format {
+            Format::Parquet => {
+                for document in self.current(destination, &paths, table).await? {
+                    let sync = self.settings.tables.get(document.table.as_str()).and_then(|table| table.sync);
+                    tables.insert(document.table, (sync.unwrap_or(SyncMode::Incremental), document.schema.columns));
+                }
+            }
+            Format::Json => {
+                let latest: Vec<_> = head.commits.iter().rev().take(LATEST_DAYS).collect();
+                let commits = bounded(latest, LANES, |(day, done)| committed(&self.state, &paths, *day, done.commit));
+                for commit in commits.await? {
+                    for found in commit.manifest()?.tables {
+                        tables.entry(found.name).or_insert((found.sync, Vec::new()));
+                    }
+                }
+                if let Some(table) = table {
+                    let wanted = table_name(table)?;
+                    let Some(found) = tables.remove(&wanted) else { return Err(unknown_table(&wanted, tables.keys())) };
+                    tables = BTreeMap::from([(wanted, found)]);
+                }
+            }
+        }
+        if tables.is_empty() {
+            return Err(Error::vendor(format!("no table has landed in `{name}` yet, run a day first")));
+        }
+        let lateness = if destination.partition_by == PartitionBy::Time { destination.max_lateness_days } else { 0 };
+        let first_day = head.first_commit.unwrap_or(self.today()?).plus_days(-i64::from(lateness));
+        let place = Place {
+            bucket: &destination.s3_bucket,
+            prefix: &destination.s3_prefix,
+            layout: destination.layout,
+            format: destination.format,
+        };
+        let mut text = ddl::preamble(dialect, &place);
+        for (table, (sync, columns)) in &tables {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&ddl::definition(dialect, &place, &TableDefinition { table, sync: *sync, columns, first_day }));
+        }
+        Ok(text)
     }
 
     async fn evidence(&self, customer: &S3Bucket, destination: &Destination) -> Result<Evidence> {

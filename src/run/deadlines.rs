@@ -14,7 +14,9 @@ use super::journal::OpenUpload;
 use super::whole_days::{A, Call, World};
 use crate::domain::error::Result;
 use crate::store::memory::{MemoryBody, MemoryBucket};
-use crate::store::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
+use crate::store::ports::{
+    Body, Completed, Condition, Delete, List, ListUploads, Multipart, ObjectInfo, Part, Put, Read, Upload, UploadInfo, Write,
+};
 
 const DAY: &str = "2026-01-15";
 
@@ -93,6 +95,12 @@ impl Write for SlowToAnswer<'_> {
 impl List for SlowToAnswer<'_> {
     async fn list_page(&self, prefix: &str, after: Option<&str>) -> Result<(Vec<ObjectInfo>, bool)> {
         self.0.list_page(prefix, after).await
+    }
+}
+
+impl ListUploads for SlowToAnswer<'_> {
+    async fn list_uploads_page(&self, prefix: &str, after: Option<&UploadInfo>) -> Result<(Vec<UploadInfo>, Option<UploadInfo>)> {
+        self.0.list_uploads_page(prefix, after).await
     }
 }
 

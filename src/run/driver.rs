@@ -20,6 +20,7 @@ use super::lease::{Acquired, Lease, acquire, nonce};
 use super::paths::Paths;
 use super::plan::{Plan, list_staged, plan, require_marker};
 use super::registry;
+use super::sweep::sweep;
 use super::verify::{Verified, verify_run};
 use crate::columns::evidence::{Evidence, Observed};
 use crate::columns::pin::{decide, versioned};
@@ -29,7 +30,7 @@ use crate::domain::run::{Day, RunId};
 use crate::domain::schema::TableSchema;
 use crate::domain::settings::{Destination, OnDamagedObject, Settings};
 use crate::domain::table::TableName;
-use crate::store::ports::{Delete, List, Multipart, ObjectInfo, Read, Write};
+use crate::store::ports::{Delete, List, ListUploads, Multipart, ObjectInfo, Read, Write};
 
 /// What the rim knows and a run asks for: clocks, the invocation's limits, and who wants to see progress.
 pub struct Rim<'a> {
@@ -60,7 +61,7 @@ pub struct Stores<'a, S, V, C> {
     pub staging: &'a S,
     /// Where the state is.
     pub state: &'a V,
-    /// The customer's. Only a destination with `verify = true` is ever listed and read.
+    /// The customer's. Only a destination with `verify = true` is ever listed and read, only with `sweep = true` its uploads are listed.
     pub customer: &'a C,
 }
 
@@ -86,7 +87,7 @@ pub async fn run_day<S, V, C>(
 where
     S: List + Read + Clone + Send + Sync,
     V: List + Read + Write + Send + Sync,
-    C: Multipart + Write + Delete + List + Read + Send + Sync,
+    C: Multipart + Write + Delete + List + ListUploads + Read + Send + Sync,
 {
     let run = RunId { destination: destination.name.clone(), day: asked.day };
     let clock = RuntimeClock::start();
@@ -133,7 +134,7 @@ impl<S, V, C> Driver<'_, S, V, C>
 where
     S: List + Read + Clone + Send + Sync,
     V: List + Read + Write + Send + Sync,
-    C: Multipart + Write + Delete + List + Read + Send + Sync,
+    C: Multipart + Write + Delete + List + ListUploads + Read + Send + Sync,
 {
     async fn run(&self, clock: &RuntimeClock, run: &RunId) -> Result<RunAnswer> {
         let holder = nonce();
@@ -239,6 +240,7 @@ where
             }
         };
         let done = commit(lease, &journal, self.stores.customer, composed, (self.rim.now_millis)()).await?;
+        notes.extend(self.swept(lease).await);
         let mut answer = self.verified(lease, RunOutcome::Committed, done).await?;
         notes.extend(self.late(&lease.head().await).await);
         answer.notes.extend(notes);
@@ -267,6 +269,21 @@ where
                     Ok(answer)
                 }
             },
+        }
+    }
+
+    /// What there is to say of uploads that nobody knew of, if the destination asks for them to be looked for. The day is committed whether
+    /// or not that can be done.
+    async fn swept(&self, lease: &Lease<'_, V, RuntimeClock>) -> Option<String> {
+        if !self.destination.sweep || !self.has_time() {
+            return None;
+        }
+        let customer = self.stores.customer;
+        match sweep(lease.store(), customer, &self.settings.state, self.destination, lease.paths()).await {
+            Ok(0) => None,
+            Ok(1) => Some("swept: 1 upload that nobody knew of was aborted".to_owned()),
+            Ok(swept) => Some(format!("swept: {swept} uploads that nobody knew of were aborted")),
+            Err(error) => Some(format!("uploads that nobody knows of could not be swept: {error}")),
         }
     }
 

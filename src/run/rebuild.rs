@@ -543,7 +543,7 @@ mod tests {
         let world = World::new(layout);
         world.invoke("a", "2026-01-15", None, &staged(9)).await.unwrap();
         world.invoke("b", "2026-01-16", None, &staged(3)).await.unwrap();
-        world.invoke("c", "2026-01-15", Some("again"), &staged(4)).await.unwrap();
+        world.invoke("c", "2026-01-15", Some("again"), &staged(4)[..1]).await.unwrap();
         world
     }
 
@@ -630,7 +630,8 @@ mod tests {
     async fn manifests_that_contradict_each_other_or_are_anothers_are_refused() {
         let world = days("permutive").await;
         let mut manifest = world.manifest("2026-01-16");
-        manifest.tables[0].columns[0].column_type = "string".into();
+        let table = manifest.tables.iter_mut().find(|table| table.name.as_str() == "t").unwrap();
+        table.columns[0].column_type = "string".into();
         let mut evidence = Evidence::default();
         let first = world.manifest("2026-01-15").to_text().unwrap();
         evidence.add_manifest(&world.destination, "15", first.clone()).unwrap();

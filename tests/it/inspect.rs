@@ -207,3 +207,21 @@ async fn status_shows_every_day_and_what_asks_for_something_to_be_done() {
     assert_eq!(code, Some(1));
     assert!(err.starts_with("error (vendor): there is no destination `nobody`"), "{err}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_sweeps_ends_uploads_that_nobody_knows_of_and_no_others() {
+    let mut lab = Lab::new().await;
+    lab.settings(&format!("{CONFIGURATION}sweep = true\n"));
+    stage_day(&lab, "2026-01-15").await;
+    let stray = "data/pageview_events/year=2026/month=1/day=15/data-000000000009.parquet";
+    for key in [stray, "theirs/backup.bin"] {
+        lab.client().create_multipart_upload().bucket("acme").key(key).send().await.unwrap();
+    }
+    let (code, out, err) = dayport(&lab, &["run", "--date", "2026-01-15"]).await;
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("  note: swept: 1 upload that nobody knew of was aborted\n"), "{out}");
+    let left = lab.client().list_multipart_uploads().bucket("acme").send().await.unwrap();
+    assert_eq!(left.uploads().iter().filter_map(|upload| upload.key()).collect::<Vec<_>>(), ["theirs/backup.bin"]);
+    let (_, out, _) = dayport(&lab, &["check", "acme"]).await;
+    assert!(out.contains("  sweep         ok          unfinished uploads can be listed\n"), "{out}");
+}

@@ -36,7 +36,7 @@ fn every_command_of_the_readme_is_one_that_the_command_line_takes() {
 
 #[test]
 fn every_flag_that_the_readme_names_exists() {
-    let help: String = ["run", "check", "policy", "verify", "status", "schema", "local", "sample"]
+    let help: String = ["run", "check", "policy", "verify", "status", "schema", "ddl", "local", "sample"]
         .iter()
         .map(|command| Arguments::try_parse_from(["dayport", command, "--help"]).unwrap_err().to_string())
         .collect();

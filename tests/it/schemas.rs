@@ -160,3 +160,24 @@ async fn without_manifests_the_footers_restore_every_column_that_files_have() {
     let (left, right) = (shown(&lab, "acme").await, after);
     assert_eq!(left["tables"][2]["columns"], right["tables"][2]["columns"], "known columns are filled, none is made anew");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_engine_gets_its_own_words() {
+    let mut lab = lab_with_a_day().await;
+    let odd = event("Odd", r#""select":{"_from":1,"it's a \\ \"key\"":[true]}"#);
+    land(&lab, "2026-01-16", &[odd]).await;
+    for dialect in ["athena", "spark", "duckdb", "snowflake"] {
+        let out = ask(&lab, &["ddl", "acme", "--dialect", dialect]).await;
+        assert_golden(&format!("ddl-{dialect}"), &out);
+        let out = ask(&lab, &["ddl", "globex", "click_events", "--dialect", dialect]).await;
+        assert_golden(&format!("ddl-{dialect}-pontoon"), &out);
+    }
+    let err = refused(&lab, &["ddl", "acme", "clickevents"]).await;
+    assert!(err.contains("no table `clickevents` has a pinned schema, did you mean `click_events`?"), "{err}");
+    lab.settings(&format!("{CONFIGURATION}format = \"json\"\ns3_prefix = \"json\"\n"));
+    assert!(refused(&lab, &["ddl", "acme"]).await.contains("no table has landed in `acme` yet"));
+    lab.run("2026-01-15").await;
+    for dialect in ["athena", "spark", "duckdb", "snowflake"] {
+        assert_golden(&format!("ddl-{dialect}-json"), &ask(&lab, &["ddl", "acme", "--dialect", dialect]).await);
+    }
+}

@@ -23,6 +23,7 @@ fn operation(seen: &Seen) -> Operation {
     let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
     let is_bucket = path.trim_matches('/').split('/').count() == 1;
     match seen.method.as_str() {
+        "GET" if is_bucket && has("uploads") => Operation::ListMultipartUploads,
         "GET" if is_bucket => Operation::ListObjectsV2,
         "GET" => Operation::GetObject,
         "POST" if has("uploads") => Operation::CreateMultipartUpload,
@@ -145,6 +146,7 @@ fn full() -> Destination {
         expected_bucket_owner: Some(OWNER.to_owned()),
         acl: Some("bucket-owner-full-control".to_owned()),
         encryption: Some(Encryption::Kms(Some(KEY.to_owned()))),
+        sweep: true,
         ..verified()
     }
 }
@@ -176,6 +178,7 @@ fn cases() -> Vec<(&'static str, Destination, Rule, &'static [Step])> {
         ("`s3:DeleteObject` is missing, pontoon", pontoon(), |_, operation| if operation == Delete { denied() } else { None }, &[]),
         ("`s3:GetObject` is missing, `verify`", verified(), |seen, operation| if is_customers(seen) && operation == Get { denied() } else { None }, &[Step::Read]),
         ("`s3:ListBucket` is missing, `verify`", verified(), |seen, operation| if is_customers(seen) && operation == List { denied() } else { None }, &[Step::List]),
+        ("`s3:ListBucketMultipartUploads` is missing, `sweep`", Destination { sweep: true, ..destination() }, |_, operation| if operation == Operation::ListMultipartUploads { denied() } else { None }, &[Step::Sweep]),
         ("`s3:PutObjectAcl` is missing, `acl`", with_acl, |seen, operation| if operation.begins_an_object() && has(seen, ACL) { denied() } else { None }, &[Step::Create]),
         ("the key's policy lacks us, and S3 does not say so", with_kms.clone(), |seen, _| if has(seen, ENCRYPTION) { denied() } else { None }, &[Step::Encryption]),
         ("the key's policy lacks us, and S3 says so", with_kms.clone(), |seen, _| if has(seen, ENCRYPTION) {
