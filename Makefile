@@ -13,11 +13,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET RUSTFLAGS
 
 RECORDS ?= 600000
+SEEDS ?= 2000
 STAGES ?=
 
 .PHONY: help
 help: ## Say what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "make %-18s %s\n", $$1, $$2 }'
 
 .PHONY: demo
 demo: build ## Land a sample day on this machine, through the built Lambda function, and look at it
@@ -27,9 +28,26 @@ demo: build ## Land a sample day on this machine, through the built Lambda funct
 test: $(VENV)/tools $(VENV)/lint-tools ## Everything that CI runs (STAGES="clippy tests" for some of it)
 	@$(PYTHON) scripts/ci.py $(STAGES)
 
+.PHONY: torture
+torture: ## Kill, storm and stall SEEDS=2000 runs each, and count what went wrong (one again: TORTURE_FIRST=its seed SEEDS=1)
+	TORTURE_SEEDS=$(SEEDS) cargo test --locked --test it -- --nocapture --test-threads 1 kills:: stalls:: storms::a_day_that_lands
+
 .PHONY: real
 real: cli $(VENV)/tools ## Land untidy tables that nobody here wrote, and compare every value (needs npm)
 	@$(PYTHON) scripts/real.py
+
+# boto3 comes with SAM; Ceph from Debian's packages, which are installed where they are missing.
+.PHONY: policy-server-test
+policy-server-test: cli $(VENV)/tools $(VENV)/lint-tools ## Run whole days under the printed policies on a server that enforces them (Ceph, Debian)
+	@$(PYTHON) -u tests/policy/test_policy_server.py
+
+.PHONY: readers
+readers: cli $(VENV)/tools $(VENV)/reader-tools ## Have polars and Spark (Java 17), beside pyarrow and duckdb, read every staged case and days whose structs grow
+	@$(PYTHON) -u tests/readers/test_cases.py --readers pyarrow,duckdb,polars,spark
+
+.PHONY: audit
+audit: $(VENV)/tools $(VENV)/audit-tools ## Check licences, duplicates, sources and advisories of what is linked, and the template (cargo-deny, checkov)
+	@$(PYTHON) scripts/audit.py
 
 .PHONY: bench
 bench: cli $(VENV)/tools $(VENV)/bench-tools ## Time a day of RECORDS=600000 beside the engines one would pick instead, into benches/RESULTS.md
@@ -64,6 +82,16 @@ $(VENV)/tools: scripts/requirements-tools.txt tests/readers/requirements.txt
 
 $(VENV)/lint-tools: scripts/requirements-lint.txt | $(VENV)/tools
 	$(PYTHON) -m pip install --quiet -r $<
+	@touch $@
+
+$(VENV)/reader-tools: tests/readers/requirements-all.txt | $(VENV)/tools
+	$(PYTHON) -m pip install --quiet -r $<
+	@touch $@
+
+# An environment of its own: checkov pins half of what SAM does, in other versions.
+$(VENV)/audit-tools: scripts/requirements-audit.txt | $(VENV)/tools
+	python3 -m venv $(VENV)/audit
+	$(VENV)/audit/bin/python -m pip install --quiet -r $<
 	@touch $@
 
 $(VENV)/bench-tools: benches/requirements.txt | $(VENV)/tools

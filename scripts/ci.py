@@ -24,9 +24,8 @@ def count_cargo(log):
 
 
 def count_unittest(log):
-    ran = re.search(r"^Ran (\d+) tests? in", log, re.MULTILINE)
+    total = sum(int(ran) for ran in re.findall(r"^Ran (\d+) tests? in", log, re.MULTILINE))
     bad = sum(int(number) for number in re.findall(r"(?:failures|errors)=(\d+)", log))
-    total = int(ran[1]) if ran else 0
     return max(total - bad, 0), bad
 
 
@@ -82,6 +81,9 @@ def stages():
         Stage("policy", "both sides' policies, evaluated",
               [["npm", "ci", "--prefix", "tests/policy", "--no-fund", "--no-audit"],
                [python, "-u", "tests/policy/test_policy.py"]], needs=("cli",), count=count_unittest),
+        Stage("readers", "staged cases, read by others",
+              [[python, "tests/readers/test_compare.py"], [python, "-u", "tests/readers/test_cases.py"]],
+              needs=("cli",), count=count_unittest),
         Stage("readback", "200,000 records, every value", [[python, "-u", "scripts/readback.py"]], needs=("cli",), minutes=15),
         Stage("demo", "make demo, by cargo lambda watch", [[python, "-u", "scripts/demo.py"]], needs=("cli", "artefact")),
     ]

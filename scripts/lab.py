@@ -115,12 +115,14 @@ def landed_folder(root, destination):
 
 def compare(buckets, destination, date=DATE):
     """Has other implementations than ours compare every row and value of a destination with what was staged."""
-    subprocess.run(
-        [sys.executable, ROOT / "tests/readers/compare.py",
-         "--staged", buckets / "dayport-staging/events" / date,
-         "--landed", landed_folder(buckets, destination),
-         "--format", destination["format"], "--layout", destination["layout"], "--date", date],
-        check=True)
+    compare_folders(buckets / "dayport-staging/events" / date, landed_folder(buckets, destination),
+                    destination["format"], destination["layout"], date)
+
+
+def compare_folders(staged, landed, form, layout, date=DATE):
+    """The same, of a day's staged folder and a destination's."""
+    subprocess.run([sys.executable, ROOT / "tests/readers/compare.py", "--staged", staged, "--landed", landed,
+                    "--format", form, "--layout", layout, "--date", date], check=True)
 
 
 def run_day(endpoint, config, *flags, date=DATE):

@@ -1,7 +1,7 @@
 //! One day to one destination, from the lease to the answer.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::RwLock;
@@ -14,7 +14,7 @@ use super::export::book::SchemaBook;
 use super::export::sink::Recorder;
 use super::export::{DAMAGED, Export, ShardPass, open_scratch};
 use super::head::{Begun, Head, OpenRun};
-use super::journal::{Fingerprint, Journal, OpenUpload, Pass, ShardDone, staged_digest};
+use super::journal::{self, Fingerprint, Journal, OpenUpload, Pass, ShardDone, staged_digest};
 use super::late::{Late, late_objects};
 use super::lease::{Acquired, Lease, acquire, nonce};
 use super::paths::Paths;
@@ -31,6 +31,9 @@ use crate::domain::schema::TableSchema;
 use crate::domain::settings::{Destination, OnDamagedObject, Settings};
 use crate::domain::table::TableName;
 use crate::store::ports::{Delete, List, ListUploads, Multipart, ObjectInfo, Read, Write};
+
+/// How long a request that nobody waits for any more may still have its effect.
+const SETTLING: Duration = Duration::from_millis(300);
 
 /// What the rim knows and a run asks for: clocks, the invocation's limits, and who wants to see progress.
 pub struct Rim<'a> {
@@ -92,7 +95,8 @@ where
     let run = RunId { destination: destination.name.clone(), day: asked.day };
     let clock = RuntimeClock::start();
     let paths = Paths::new(&settings.state, destination);
-    let driver = Driver { rim, settings, destination, stores, asked, paths, clock, begins: RwLock::new(()) };
+    let (begun, begins) = (OnceLock::new(), RwLock::new(()));
+    let driver = Driver { rim, settings, destination, stores, asked, paths, clock, begun, begins };
     let mut answer = match driver.run(&clock, &run).await {
         Ok(answer) => answer,
         Err(error) => RunAnswer::failed(&run, &error),
@@ -109,6 +113,8 @@ struct Driver<'a, S, V, C> {
     asked: Asked<'a>,
     paths: Paths,
     clock: RuntimeClock,
+    /// Generation and attempt, once the run's journal is begun.
+    begun: OnceLock<(u32, u32)>,
     /// Held by whoever begins an upload until it is noted: work is given up only when nobody does.
     begins: RwLock<()>,
 }
@@ -142,7 +148,24 @@ where
             Acquired::Held(lease) => lease,
             Acquired::Busy(_) => return Ok(RunAnswer::bare(run, RunOutcome::Busy)),
         };
-        lease.hold(self.held(&lease, run)).await
+        let answer = lease.hold(self.held(&lease, run)).await;
+        if answer.is_err() {
+            self.abort_outlived().await;
+        }
+        answer
+    }
+
+    /// Gives up what this invocation began, if another has taken over and does not want it. As far as it can: the run has failed of
+    /// something else, and the customer's lifecycle rule comes in the end.
+    async fn abort_outlived(&self) {
+        let Some((generation, attempt)) = self.begun.get() else { return };
+        let Stores { state, customer, .. } = &self.stores;
+        let sweep = || journal::abort_outlived(*state, &self.paths, self.asked.day, *generation, *attempt, *customer);
+        if let Ok(true) = sweep().await {
+            // A request that was under way when this invocation gave up may have been done since.
+            self.clock.sleep(SETTLING).await;
+            let _ = sweep().await;
+        }
     }
 
     async fn held(&self, lease: &Lease<'_, V, RuntimeClock>, run: &RunId) -> Result<RunAnswer> {
@@ -197,6 +220,7 @@ where
             staged: staged_digest(&objects),
         };
         let mut journal = Journal::begin(lease.store(), lease.paths(), day, open, lease.holder(), &fingerprint, &objects).await?;
+        let _ = self.begun.set((journal.state().generation, journal.state().attempt));
         journal.abort_orphans(self.stores.customer).await?;
         journal.exporting().await?;
         let exported = self.within_time(self.export(&mut journal, &plan, &objects, &prefix, &pinned)).await;

@@ -355,6 +355,27 @@ pub async fn recorded_uploads(
     Ok(found.uploads_beside(std::iter::empty()).into_iter().collect())
 }
 
+/// Aborts what `attempt` began and no later attempt keeps: for a holder that woke after a takeover, and recorded uploads after whoever
+/// took over had looked for them. Says whether a later attempt has begun; before that nothing is aborted, since it may keep all.
+pub async fn abort_outlived(
+    store: &(impl List + Read + Sync),
+    paths: &Paths,
+    day: Day,
+    generation: u32,
+    attempt: u32,
+    customer: &(impl Multipart + Sync),
+) -> Result<bool> {
+    let Some(state) = run_state(store, paths, day, generation).await?.filter(|state| state.attempt > attempt) else {
+        return Ok(false);
+    };
+    let found = Documents::load(store, paths, day, generation).await?;
+    let kept = found.kept_after(&state);
+    let beside = found.uploads_beside(kept.iter().filter_map(|kept| found.shards.get(kept)));
+    let own: Vec<&OpenUpload> = beside.iter().filter(|upload| found.begun.get(upload) == Some(&attempt)).collect();
+    bounded(own, LANES, |upload| customer.abort(&upload.key, &upload.id)).await?;
+    Ok(true)
+}
+
 /// The last commit of a day that the head has forgotten, found by listing the day's runs.
 pub async fn last_commit(store: &(impl List + Read + Sync), paths: &Paths, day: Day) -> Result<Option<DayCommit>> {
     let folder = paths.day(day);
@@ -378,7 +399,8 @@ pub async fn last_commit(store: &(impl List + Read + Sync), paths: &Paths, day: 
 #[derive(Default)]
 struct Documents {
     shards: BTreeMap<Kept, ShardDone>,
-    begun: BTreeSet<OpenUpload>,
+    /// With the attempt that began them.
+    begun: BTreeMap<OpenUpload, u32>,
 }
 
 impl Documents {
@@ -395,7 +417,7 @@ impl Documents {
             let pass = [Pass::First, Pass::Second].into_iter().find(|pass| pass.name() == word);
             match pass {
                 Some(pass) => shards.push((key, Kept { pass, number: first, attempt: second })),
-                None if word == "open" => opens.push(key),
+                None if word == "open" => opens.push((key, first)),
                 None => {}
             }
         }
@@ -406,8 +428,11 @@ impl Documents {
                 |(key, kept)| async move { Ok((kept, document::read_present::<ShardDone>(store, key).await?)) },
             );
         let shards = shards.await?.into_iter().collect();
-        let begun = bounded(opens, LANES, |key| document::read_present::<Vec<OpenUpload>>(store, key)).await?;
-        Ok(Documents { shards, begun: begun.into_iter().flatten().collect() })
+        let begun = bounded(opens, LANES, |(key, attempt)| async move {
+            let uploads = document::read_present::<Vec<OpenUpload>>(store, key).await?;
+            Ok(uploads.into_iter().map(move |upload| (upload, attempt)))
+        });
+        Ok(Documents { shards, begun: begun.await?.into_iter().flatten().collect() })
     }
 
     /// The documents that count for the attempt after `state`: those that it kept, and those that it wrote.
@@ -418,7 +443,7 @@ impl Documents {
     /// Every upload that is recorded somewhere, but for those of `kept`.
     fn uploads_beside<'d>(&self, kept: impl Iterator<Item = &'d ShardDone>) -> BTreeSet<OpenUpload> {
         let uploads_of = |done: &ShardDone| done.files.iter().map(FinishedFile::open_upload).collect::<Vec<_>>();
-        let mut all = self.begun.clone();
+        let mut all: BTreeSet<OpenUpload> = self.begun.keys().cloned().collect();
         all.extend(self.shards.values().flat_map(uploads_of));
         for upload in kept.flat_map(uploads_of) {
             all.remove(&upload);
@@ -508,6 +533,31 @@ mod tests {
         let third = begin(&world, "c", "1").await;
         assert!(third.finished().is_empty());
         assert_eq!(third.orphans.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_a_holder_began_after_it_was_taken_over_is_aborted_and_what_others_keep_or_make_is_not() {
+        // It used to stay open for ever: whoever had taken over had looked for uploads before these were recorded.
+        let world = World::new("permutive");
+        let (paths, of) = (world.paths(), day("2026-01-15"));
+        let mut stalled = begin(&world, "a", "1").await;
+        let (kept, own) = (file(&world, "t", "kept").await, file(&world, "t", "own").await);
+        stalled.record_uploads(&[kept.open_upload(), own.open_upload()]).await.unwrap();
+        stalled.record_shard(Pass::First, shard(0, vec![kept.clone()])).await.unwrap();
+        let sweep = || abort_outlived(&world.state, &paths, of, 0, 0, &world.customer);
+        assert!(!sweep().await.unwrap(), "the next attempt may yet keep what is not noted as finished");
+        assert_eq!(world.customer.open_uploads().len(), 2);
+
+        let next = begin(&world, "b", "1").await;
+        let others = file(&world, "t", "others").await;
+        next.record_uploads(&[others.open_upload()]).await.unwrap();
+        let late = file(&world, "t", "late").await;
+        stalled.record_uploads(&[late.open_upload()]).await.unwrap();
+        // A shard that it notes now counts no more either.
+        stalled.record_shard(Pass::First, shard(1, vec![late])).await.unwrap();
+        assert!(sweep().await.unwrap());
+        let open: BTreeSet<String> = world.customer.open_uploads().into_iter().map(|(_, id)| id).collect();
+        assert_eq!(open, BTreeSet::from([kept.upload.id, others.upload.id]));
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! A laboratory: a local S3 over a temporary folder, the buckets that its configuration names, and everything to run days in it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,6 +35,14 @@ s3_bucket = "acme"
 /// 2026-01-16T03:00:12Z, at which every transfer starts unless the lab is told otherwise.
 pub(crate) const STARTED: i64 = 1_768_532_412_000;
 
+/// Little patience, so that a test soon sees what lasting failures come to.
+pub(crate) const HASTY: Retries = Retries {
+    attempts: 3,
+    first_pause: Duration::from_millis(5),
+    longest_pause: Duration::from_millis(20),
+    attempt: Duration::from_secs(30),
+};
+
 /// See the module. What it holds ends with it.
 pub(crate) struct Lab {
     folder: TempDir,
@@ -50,6 +59,22 @@ impl Lab {
     pub(crate) async fn new() -> Lab {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("s3")).unwrap();
+        let mut lab = Lab::over(folder).await;
+        lab.settings(CONFIGURATION);
+        lab
+    }
+
+    /// A lab of its own with the same configuration and clock over a copy of everything that this one's S3 holds.
+    pub(crate) async fn copy(&self) -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        copy_folder(&self.folder.path().join("s3"), &folder.path().join("s3"));
+        let mut lab = Lab::over(folder).await;
+        lab.settings(&self.configuration);
+        lab.at(self.now_millis);
+        lab
+    }
+
+    async fn over(folder: TempDir) -> Lab {
         let server = LocalS3::spawn(folder.path().join("s3"), LocalKeys::default()).await.unwrap();
         let keys = LocalKeys::default();
         let credentials = Credentials::new(keys.access_key_id, keys.secret_access_key, None, None, "lab");
@@ -59,24 +84,30 @@ impl Lab {
             .region(Region::from_static("us-east-1"))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .build();
-        let hasty = Retries {
-            attempts: 3,
-            first_pause: Duration::from_millis(5),
-            longest_pause: Duration::from_millis(20),
-            attempt: Duration::from_secs(30),
-        };
-        let clients = Clients::new(sdk.clone(), hasty);
-        let mut lab = Lab {
-            folder,
-            server,
-            clients,
-            sdk,
-            configuration: String::new(),
-            now_millis: STARTED,
-            invocations: AtomicU32::new(0),
-        };
-        lab.settings(CONFIGURATION);
-        lab
+        let clients = Clients::new(sdk.clone(), HASTY);
+        Lab { folder, server, clients, sdk, configuration: String::new(), now_millis: STARTED, invocations: AtomicU32::new(0) }
+    }
+
+    /// What runs are made with where they reach S3 at another address.
+    pub(crate) fn services_at(&self, endpoint_url: &str, retries: Retries) -> Services {
+        let sdk = self.sdk.clone().into_builder().endpoint_url(endpoint_url).build();
+        self.services_with(&Clients::new(sdk, retries))
+    }
+
+    /// Where its S3 is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.addr()
+    }
+
+    /// Every object of a bucket, read from its folder: nobody is asked, and nothing waits.
+    pub(crate) fn files(&self, bucket: &str) -> BTreeMap<String, Vec<u8>> {
+        let root = self.bucket_folder(bucket);
+        let mut files = BTreeMap::new();
+        read_folder(&root, &mut |path| {
+            let key = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+            files.insert(key, std::fs::read(path).unwrap());
+        });
+        files
     }
 
     /// Takes another `dayport.toml`, and makes the buckets that it names and that aren't there. What landed and the state stay.
@@ -138,10 +169,14 @@ impl Lab {
 
     /// What runs are made with, over the lab's configuration and clock.
     pub(crate) fn services(&self) -> Services {
+        self.services_with(&self.clients)
+    }
+
+    fn services_with(&self, clients: &Clients) -> Services {
         let environment = self.environment();
         let settings = config::parse(&self.configuration, &environment).unwrap();
         let now_millis = self.now_millis;
-        Services::new(settings, &self.clients, &environment).with_clock(move || now_millis)
+        Services::new(settings, clients, &environment).with_clock(move || now_millis)
     }
 
     /// Every object of a bucket.
@@ -227,6 +262,26 @@ impl Lab {
 
     fn staging_bucket(&self) -> String {
         config::parse(&self.configuration, &self.environment()).unwrap().staging.s3_bucket
+    }
+}
+
+fn read_folder(folder: &Path, each: &mut dyn FnMut(&Path)) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { read_folder(&path, each) } else { each(&path) }
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let copy = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &copy);
+        } else {
+            std::fs::copy(entry.path(), copy).unwrap();
+        }
     }
 }
 

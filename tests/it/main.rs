@@ -33,20 +33,30 @@ mod hostile;
 mod inspect;
 /// JSON values with numbers as they were written: the tests' own reader.
 mod json;
+/// Runs that are killed at any request, as processes, until they have ended.
+mod kills;
 /// A local S3 with buckets, a configuration and clients, for all the others.
 mod lab;
 /// Landed files, read back by the crates that users have.
 mod landed;
 /// The rooms of the house: who may use whom.
 mod layers;
+/// A proxy that loses, delays, refuses, cuts and damages what passes through it.
+mod proxy;
 /// The README's commands, tables and examples are what the code says.
 mod readme;
 /// Scheduled triggers: missed days, failed days, paused destinations.
 mod schedule;
 /// Pinned schemas by hand, and as DDL.
 mod schemas;
+/// Invocations that stall, wake, and meet others of the same run.
+mod stalls;
+/// Days whose every request may be lost, refused, cut or damaged on its way.
+mod storms;
 /// A public JSON conformance suite.
 mod suite;
+/// What every torture shares: days, seeds, and what must be true at every moment.
+mod torture;
 /// Every file in `events/` is the request that it must be.
 mod trigger;
 /// Which columns a day must get: a model of its own.

@@ -36,13 +36,22 @@ class Request:
 
 
 @contextlib.contextmanager
-def recording(endpoint):
-    """Gives the proxy's own endpoint, and the list that grows with every request."""
+def recording(endpoint, adapt=None, tls=None):
+    """Gives the proxy's own endpoint, and the list that grows with every request.
+
+    `adapt(method, path, headers, body)` may give another path and other headers to be passed on; what is remembered is what was asked.
+    """
     target = urllib.parse.urlsplit(endpoint)
+    is_tls = target.scheme == "https"
     seen, lock = [], threading.Lock()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def handle(self):
+            # A client that is told to stop hangs up, and waits for no answer.
+            with contextlib.suppress(ConnectionError):
+                super().handle()
 
         def pass_on(self):
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -54,11 +63,17 @@ def recording(endpoint):
                 tuple((name.lower(), value) for name, value in self.headers.items()))
             with lock:
                 seen.append(request)
-            link = http.client.HTTPConnection(target.hostname, target.port, timeout=60)
-            link.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in self.headers.items():
-                if name.lower() not in ("expect", "connection"):
-                    link.putheader(name, value)
+            if is_tls:
+                link = http.client.HTTPSConnection(target.hostname, target.port, timeout=60, context=tls)
+            else:
+                link = http.client.HTTPConnection(target.hostname, target.port, timeout=60)
+            onward = [(name, value) for name, value in self.headers.items() if name.lower() not in ("expect", "connection")]
+            onward_path = self.path
+            if adapt:
+                onward_path, onward = adapt(self.command, self.path, onward, body)
+            link.putrequest(self.command, onward_path, skip_host=True, skip_accept_encoding=True)
+            for name, value in onward:
+                link.putheader(name, value)
             link.endheaders(body)
             answer = link.getresponse()
             content = answer.read()
@@ -68,9 +83,9 @@ def recording(endpoint):
                     self.send_header(name, value)
             self.send_header("content-length", answer.getheader("content-length", "0") if self.command == "HEAD" else str(len(content)))
             self.end_headers()
+            link.close()
             if self.command != "HEAD":
                 self.wfile.write(content)
-            link.close()
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = pass_on
 

@@ -116,6 +116,8 @@ class Column:
                 integer = self.children.get(sibling[1])
                 if integer and integer.kind == "int64":
                     self.siblings[sibling[1]] = name
+        # A sibling has the key of the column that it stands beside, which is the key's home.
+        self.originals = {key: name for key, name in self.originals.items() if name not in self.siblings.values()}
         return self
 
     def home(self, key, at_top):

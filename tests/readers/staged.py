@@ -41,7 +41,7 @@ def lines(path):
 def _unwrap(stream):
     start = stream.peek(4)[:4]
     if start[:2] == b"\x1f\x8b":
-        return io.BufferedReader(gzip.GzipFile(fileobj=stream), 1 << 18)
+        return io.BufferedReader(gzip.GzipFile(fileobj=stream, mode="rb"), 1 << 18)
     if start == b"\x28\xb5\x2f\xfd" or (len(start) == 4 and 0x50 <= start[0] <= 0x5F and start[1:] == b"\x2a\x4d\x18"):
         return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True), 1 << 18)
     return stream

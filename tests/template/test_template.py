@@ -49,6 +49,28 @@ class Template(unittest.TestCase):
                 self.assertTrue("Ref" in resource or "Fn::GetAtt" in resource or "Fn::Sub" in resource, text)
                 self.assertNotIn(":::*", text)
 
+    def test_there_is_no_right_beside_the_role_that_customers_know(self):
+        """A function's own `Policies`, or a second role, would stand outside what the tests of policies evaluate."""
+        for name, resource in RESOURCES.items():
+            properties = resource.get("Properties", {})
+            if resource["Type"] == "AWS::Serverless::Function":
+                self.assertEqual(properties["Role"], {"Fn::GetAtt": "Role.Arn"}, name)
+                self.assertNotIn("Policies", properties, name)
+            if resource["Type"] in ("AWS::IAM::Role", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+                self.assertEqual(name, "Role")
+        self.assertNotIn("ManagedPolicyArns", RESOURCES["Role"]["Properties"])
+
+    def test_what_the_skips_of_checkov_say_is_so(self):
+        queues = [name for name, resource in RESOURCES.items() if resource["Type"] == "AWS::SQS::Queue"]
+        self.assertGreater(len(queues), 1)
+        for name in queues:
+            self.assertIs(RESOURCES[name]["Properties"]["SqsManagedSseEnabled"], True, name)
+        for name, resource in RESOURCES.items():
+            if resource["Type"] == "AWS::Serverless::Function":
+                for variable in resource["Properties"]["Environment"]["Variables"]:
+                    self.assertRegex(variable, "^DAYPORT_", name)
+                    self.assertNotRegex(variable, "SECRET|KEY|TOKEN|PASSWORD", name)
+
     def test_listing_is_always_limited_to_a_prefix(self):
         for statement in statements():
             if "s3:ListBucket" in as_list(statement["Action"]):

@@ -27,14 +27,23 @@ async fn conditional_writes<V: Read + Write>(settings: &Settings, destination: &
     if put(1, &Condition::Absent).await? != Put::Lost {
         return Err(ignores_conditions(settings));
     }
+    let mut refused_etag = None;
     for _ in 0..MOST_TRIES {
         let Some((found, etag)) = state.read_small(&key).await? else {
             return Err(Error::retryable(format!("`{key}` was written to the state bucket and is not there, call again")));
         };
+        // Had another check come between, the ETag would be another.
+        if refused_etag.as_ref() == Some(&etag) {
+            return Err(Error::vendor(format!(
+                "the state bucket `{}` refuses a write whose condition holds (`If-Match` with the ETag that it gave), so no lease could be taken there: use S3, or a store that compares ETags as S3 does",
+                settings.state.s3_bucket
+            )));
+        }
         // Another content than what is there, so that its ETag is another too.
         let (next, one_more) = if found == document(1) { (2, 1) } else { (1, 2) };
-        let read = Condition::Unchanged(etag);
+        let read = Condition::Unchanged(etag.clone());
         if put(next, &read).await? == Put::Lost {
+            refused_etag = Some(etag);
             continue;
         }
         return match put(one_more, &read).await? {

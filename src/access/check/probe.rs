@@ -312,7 +312,7 @@ impl<C: Probed> Probe<'_, C> {
     }
 
     async fn lists_uploads(&mut self) {
-        if !self.destination.sweep {
+        if !self.destination.sweep || !self.lines.is_ok(Step::Create) {
             return;
         }
         match self.customer.list_uploads_page(self.key, None).await {
