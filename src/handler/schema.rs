@@ -156,7 +156,7 @@ impl Services {
         let last = lease.head().await.commits.last_key_value().map(|(day, _)| day.plus_days(1));
         let day = last.unwrap_or(self.today()?.plus_days(-i64::from(lag)));
         let declared = declare(&lease, &self.settings, destination, &table, &columns, day);
-        let declaration = lease.hold(declared).await?;
+        let declaration = Box::pin(lease.hold(declared)).await?;
         Ok(SetReport { destination: destination.name.clone(), declaration })
     }
 
@@ -191,7 +191,7 @@ impl Services {
                 let plan = rebuild::plan(&paths, destination, rescue_column, evidence, &lease.head().await)?;
                 rebuild::apply(&lease, &plan).await
             };
-            lease.hold(rebuilding).await?
+            Box::pin(lease.hold(rebuilding)).await?
         };
         let place = format!("s3://{}", paths.place());
         Ok(RebuildReport { destination: destination.name.clone(), place, rebuilt })

@@ -78,7 +78,7 @@ pub fn preamble(dialect: Dialect, place: &Place<'_>) -> String {
     match dialect {
         Dialect::Athena => {}
         Dialect::Spark => {
-            lines.push("Spark finds new days by MSCK REPAIR TABLE, or when the table is read as a path.".to_owned())
+            lines.push("Spark finds new days by MSCK REPAIR TABLE, or when the table is read as a path.".to_owned());
         }
         Dialect::DuckDb => {
             lines.push(

@@ -71,7 +71,7 @@ impl Evidence {
         let mut evidence = Evidence::default();
         let prefix = destination.s3_prefix.as_str();
         let manifests = customer.list_all(&format!("{prefix}_dayport/")).await?;
-        let manifests = manifests.into_iter().filter(|object| object.key.ends_with(".json"));
+        let manifests = manifests.into_iter().filter(|object| object.key.strip_suffix(".json").is_some());
         let manifests = bounded(manifests, LANES, |object| async move {
             let found = customer.read_small(&object.key).await?;
             Ok((object.key, found.map(|(bytes, _)| bytes)))
