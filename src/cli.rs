@@ -1,12 +1,15 @@
 //! The command line: what can be asked for, and the same calls that the function makes.
 
 mod check;
+mod ddl;
 mod local;
 mod policy;
 mod quarantine;
 mod run;
 mod sample;
+mod schema;
 mod signals;
+mod status;
 mod terminal;
 mod verify;
 
@@ -48,6 +51,17 @@ pub enum Command {
     /// Read again what landed of a day, and compare it with the manifest: existence, size, checksum, rows, columns
     #[command(after_help = "Example: dayport verify acme --date 2026-01-15")]
     Verify(VerifyArguments),
+    /// Show where every day of every destination stands: committed, under way, failed, dead; what came late, what is left open
+    #[command(after_help = "Example: dayport status acme --days 30")]
+    Status(StatusArguments),
+    /// Show, compare, declare ahead or restore the pinned schemas of a destination's Parquet tables
+    #[command(
+        after_help = "Examples:\n  dayport schema show acme pageview_events\n  dayport schema set acme pageview_events properties.price=double\n  dayport schema diff acme --with globex\n  dayport schema rebuild acme --dry-run"
+    )]
+    Schema(SchemaArguments),
+    /// Print the statements that define a destination's tables for a reader's engine
+    #[command(after_help = "Example: dayport ddl acme pageview_events --dialect duckdb")]
+    Ddl(DdlArguments),
     /// Serve S3 from a folder on this machine, for trying things without an account
     Local(LocalArguments),
     /// Make a sample day of staged records
@@ -110,6 +124,127 @@ pub struct VerifyArguments {
     /// How to print the answer
     #[arg(long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+/// `dayport status`.
+#[derive(Args, Debug)]
+pub struct StatusArguments {
+    /// Only this destination, wherever it was, also if it is no longer configured [default: all]
+    #[arg(value_name = "NAME")]
+    pub destination: Option<String>,
+    /// How many of the latest committed days to show; what is not done is always shown
+    #[arg(long, value_name = "N", default_value_t = 14)]
+    pub days: usize,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// `dayport schema`.
+#[derive(Args, Debug)]
+pub struct SchemaArguments {
+    /// What to do with them.
+    #[command(subcommand)]
+    pub command: SchemaCommand,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<String>,
+    /// How to print the answer
+    #[arg(long, value_enum, default_value_t = Output::Text, global = true)]
+    pub output: Output,
+}
+
+/// A command on schemas.
+#[derive(Debug, Subcommand)]
+pub enum SchemaCommand {
+    /// Show the columns: path, type, field id, first day, original key, and how much of the budget is used
+    Show {
+        /// The destination
+        #[arg(value_name = "NAME")]
+        destination: String,
+        /// Only this table [default: all]
+        #[arg(value_name = "TABLE")]
+        table: Option<String>,
+        /// A version of it [default: the current one]
+        #[arg(long, value_name = "N", requires = "table")]
+        version: Option<u32>,
+    },
+    /// Declare columns for the runs to come, and say what files that landed before then mean
+    Set {
+        /// The destination
+        #[arg(value_name = "NAME")]
+        destination: String,
+        /// The table; it need not have landed yet
+        #[arg(value_name = "TABLE")]
+        table: String,
+        /// A column and its type as in the configuration, such as `properties.price=double`
+        #[arg(value_name = "PATH=TYPE", required = true)]
+        columns: Vec<String>,
+    },
+    /// Compare what is registered with what is configured, two versions of a table, or two destinations
+    Diff {
+        /// The destination
+        #[arg(value_name = "NAME")]
+        destination: String,
+        /// Only this table [default: all]
+        #[arg(value_name = "TABLE")]
+        table: Option<String>,
+        /// The older version of the table
+        #[arg(long, value_name = "N", requires_all = ["table", "to"])]
+        from: Option<u32>,
+        /// The newer one
+        #[arg(long, value_name = "N", requires = "from")]
+        to: Option<u32>,
+        /// The other destination
+        #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "to"])]
+        with: Option<String>,
+    },
+    /// Restore registry, committed days and snapshot pointers of a lost state; what is there is never changed
+    Rebuild {
+        /// The destination
+        #[arg(value_name = "NAME")]
+        destination: String,
+        /// A folder with the customer's manifests (`_dayport/*.json`), where their bucket can't be read
+        #[arg(long, value_name = "DIR")]
+        manifests: Option<PathBuf>,
+        /// Say what would be restored, and write nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// `dayport ddl`.
+#[derive(Args, Debug)]
+pub struct DdlArguments {
+    /// The destination
+    #[arg(value_name = "NAME")]
+    pub destination: String,
+    /// Only this table [default: all]
+    #[arg(value_name = "TABLE")]
+    pub table: Option<String>,
+    /// The engine
+    #[arg(long, value_enum, default_value_t = DdlDialect::Athena)]
+    pub dialect: DdlDialect,
+    /// The configuration: a path, or `s3://bucket/key` [default: the variable `DAYPORT_CONFIG`]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<String>,
+}
+
+/// In whose words tables are defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DdlDialect {
+    /// Amazon Athena, with partition projection
+    Athena,
+    /// Spark SQL
+    Spark,
+    /// DuckDB
+    #[value(name = "duckdb")]
+    DuckDb,
+    /// Snowflake
+    Snowflake,
 }
 
 /// `dayport policy`.
@@ -296,6 +431,9 @@ pub async fn perform(arguments: Arguments, environment: &Environment, terminal: 
         Command::Policy(arguments) => policy::print(&arguments, environment, terminal).await,
         Command::Quarantine(command) => quarantine::perform(&command, environment, terminal).await,
         Command::Verify(arguments) => verify::verify(&arguments, environment, terminal).await,
+        Command::Status(arguments) => status::status(&arguments, environment, terminal).await,
+        Command::Schema(arguments) => schema::schema(&arguments, environment, terminal).await,
+        Command::Ddl(arguments) => ddl::ddl(&arguments, environment, terminal).await,
         Command::Local(arguments) => local::serve(arguments, environment, terminal).await,
         Command::Sample(arguments) => sample::stage(&arguments, terminal).await,
     };

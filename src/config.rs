@@ -22,6 +22,7 @@ use crate::domain::error::{Error, Result};
 use crate::domain::format::Format;
 use crate::domain::settings::Settings;
 
+pub use columns::parse_column;
 pub use digest::digest_of;
 pub use environment::{Environment, KeyPair, VARIABLES, named_variable, variable};
 pub use keys::reference;

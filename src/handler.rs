@@ -7,6 +7,7 @@ mod inspect;
 mod invocation;
 mod job;
 mod messages;
+mod schema;
 mod work;
 
 use std::any::Any;
@@ -43,6 +44,7 @@ pub use self::answer::{Answer, Failure};
 #[cfg(feature = "lambda")]
 pub use self::function::Function;
 pub use self::invocation::{Invocation, Nobody, Watcher, now_millis};
+pub use self::schema::Against;
 
 /// What comes before the part of a key in a crash point: see [`variable::CRASH_POINT`].
 const PANIC_ON_OBJECT: &str = "panic_on_object=";

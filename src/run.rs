@@ -12,6 +12,7 @@ pub mod commit;
 pub mod compose;
 #[cfg(test)]
 mod deadlines;
+pub mod declare;
 pub mod document;
 pub mod driver;
 pub mod due;
@@ -30,7 +31,10 @@ pub mod plan;
 pub mod quarantine;
 #[cfg(test)]
 mod races;
+pub mod rebuild;
 pub mod registry;
+pub mod standing;
+pub mod sweep;
 #[cfg(test)]
 mod testing;
 pub mod verify;

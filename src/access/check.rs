@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 
 use crate::domain::error::{Error, Kind, Result};
 use crate::domain::settings::{Credentials, Destination, Settings};
-use crate::store::ports::{Delete, List, Multipart, Read, Write};
+use crate::store::ports::{Delete, List, ListUploads, Multipart, Read, Write};
 use crate::store::s3::{Clients, RequestOptions, S3Bucket};
 
 /// What is tried, in the order of the report.
@@ -43,6 +43,8 @@ pub enum Step {
     Read,
     /// The prefix can be listed.
     List,
+    /// Its open uploads can be listed.
+    Sweep,
     /// An object can be deleted.
     Delete,
     /// The encryption asked for is taken.
@@ -59,7 +61,7 @@ pub enum Step {
 
 impl Step {
     /// All of them, in the order of the report.
-    pub const ALL: [Step; 16] = [
+    pub const ALL: [Step; 17] = [
         Step::Credentials,
         Step::Region,
         Step::Owner,
@@ -70,6 +72,7 @@ impl Step {
         Step::Manifest,
         Step::Read,
         Step::List,
+        Step::Sweep,
         Step::Delete,
         Step::Encryption,
         Step::Ownership,
@@ -92,6 +95,7 @@ impl Step {
             Step::Manifest => "manifest",
             Step::Read => "read",
             Step::List => "list",
+            Step::Sweep => "sweep",
             Step::Delete => "delete",
             Step::Encryption => "encryption",
             Step::Ownership => "ownership",
@@ -274,7 +278,7 @@ pub enum Variation {
 }
 
 /// A customer's bucket as the test sees it.
-pub trait Probed: Multipart + Write + Delete + Read + List + Sync + Sized {
+pub trait Probed: Multipart + Write + Delete + Read + List + ListUploads + Sync + Sized {
     /// The same bucket with other headers; `None` where it knows none.
     fn varied(&self, variation: Variation) -> Option<Self>;
 

@@ -446,7 +446,8 @@ impl Builder {
                 for member in &mut members.list {
                     let key = member.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
                     let below = evidence.zip(key).and_then(|(evidence, key)| evidence.member(node, key));
-                    member.is_observed = evidence.zip(below).is_some_and(|(evidence, below)| member.builder.has_paths(evidence, below));
+                    member.is_observed =
+                        evidence.zip(below).is_some_and(|(evidence, below)| member.builder.has_paths(evidence, below));
                     member.builder.learn(evidence.filter(|_| below.is_some()), below.unwrap_or_default());
                 }
             }

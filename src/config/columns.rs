@@ -4,6 +4,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::values::{Ruled, printable, shown};
 use super::written::{Fields, in_order};
+use crate::domain::error::{Error, Result};
 use crate::domain::schema::{Declared, DeclaredType};
 use crate::domain::settings::Parquet;
 use crate::domain::spelling::nearest;
@@ -225,13 +226,42 @@ fn type_members(column_type: &DeclaredType) -> usize {
     }
 }
 
+/// The columns that `NAME=TYPE` declares, both as in the configuration: several where TYPE is a struct.
+///
+/// Fails with kind `Vendor` and what is wrong with it.
+pub fn parse_column(text: &str, limits: &Parquet) -> Result<Vec<Declared>> {
+    let mistake = |what: String| Error::vendor(format!("column `{}` {what}", printable(text)));
+    let mut is_quoted = false;
+    let equals = text.char_indices().find(|(_, letter)| {
+        is_quoted ^= *letter == '"';
+        *letter == '=' && !is_quoted
+    });
+    let Some((name, column_type)) = equals.and_then(|(at, _)| Some((text.get(..at)?, text.get(at + 1..)?))) else {
+        return Err(mistake("has no type, write it like `properties.price=double`".to_owned()));
+    };
+    let mut leaves = Vec::new();
+    let path = parse_name(name.trim()).map_err(mistake)?;
+    flatten_type(path, parse_type(column_type.trim()).map_err(mistake)?, &mut leaves);
+    let too_deep = leaves.iter().map(|(path, column_type)| path.len() + type_depth(column_type) - 1).max().unwrap_or_default();
+    if too_deep > limits.max_column_depth {
+        let most = limits.max_column_depth;
+        return Err(mistake(format!(
+            "is {too_deep} levels deep, `max_column_depth` allows {most}: declare a level above or raise it"
+        )));
+    }
+    Ok(leaves.into_iter().map(|(path, column_type)| Declared { path, column_type }).collect())
+}
+
 /// The leaves of a written value: a type in words, or a table of them.
 fn flatten(path: Vec<String>, value: &DeValue<'_>, leaves: &mut Vec<Leaf>) -> Ruled<()> {
     if path.len() > DEEPEST {
         return Err(format!("is nested deeper than {DEEPEST} levels, declare a level above"));
     }
     match value {
-        DeValue::String(text) => flatten_type(path, parse_type(text)?, leaves),
+        DeValue::String(text) => {
+            flatten_type(path, parse_type(text)?, leaves);
+            Ok(())
+        }
         DeValue::Table(table) if table.is_empty() => Err("is an empty struct, name a member".to_owned()),
         DeValue::Table(table) => {
             for (key, inner) in in_order(Some(table)) {
@@ -245,17 +275,16 @@ fn flatten(path: Vec<String>, value: &DeValue<'_>, leaves: &mut Vec<Leaf>) -> Ru
     }
 }
 
-fn flatten_type(path: Vec<String>, column_type: DeclaredType, leaves: &mut Vec<Leaf>) -> Ruled<()> {
+fn flatten_type(path: Vec<String>, column_type: DeclaredType, leaves: &mut Vec<Leaf>) {
     let DeclaredType::Struct(members) = column_type else {
         leaves.push((path, column_type));
-        return Ok(());
+        return;
     };
     for (key, member) in members {
         let mut inner_path = path.clone();
         inner_path.push(key);
-        flatten_type(inner_path, member, leaves)?;
+        flatten_type(inner_path, member, leaves);
     }
-    Ok(())
 }
 
 /// The keys of a column's name: parts between dots; a part in double quotes is one key, whatever it holds.
@@ -401,7 +430,7 @@ impl<'t> Cursor<'t> {
                 return Err("has a struct's member without a type, write `{ NAME = TYPE }`".to_owned());
             }
             let mut leaves = Vec::new();
-            flatten_type(path, self.column_type(depth + 1)?, &mut leaves)?;
+            flatten_type(path, self.column_type(depth + 1)?, &mut leaves);
             for (path, column_type) in leaves {
                 members.insert(&path, column_type)?;
             }

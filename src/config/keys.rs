@@ -74,24 +74,6 @@ pub(super) struct Key {
     pub(super) meaning: &'static str,
 }
 
-/// A key whose feature is still to come: it is refused, never ignored.
-pub(super) struct NotYet {
-    pub(super) section: Section,
-    pub(super) name: &'static str,
-    /// Whether `false` may be written.
-    pub(super) unless_false: bool,
-}
-
-/// The keys that are refused for now. Whoever builds the feature deletes the entry; the key itself is read already.
-pub(super) const NOT_YET: &[NotYet] = &[
-    NotYet { section: Section::Destination, name: "sweep", unless_false: true },
-];
-
-/// The gate on a key, if its feature is still to come.
-pub(super) fn not_yet(section: Section, name: &str) -> Option<&'static NotYet> {
-    NOT_YET.iter().find(|gate| gate.section == section && gate.name == name)
-}
-
 /// The key of that name in a section.
 pub(super) fn find(section: Section, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.section == section && key.name == name)
@@ -121,8 +103,7 @@ pub fn reference() -> String {
                 Toml(value) => format!("`{value}`"),
                 Computed(words) => words.to_owned(),
             };
-            let gate = if not_yet(section, key.name).is_some() { " (not yet supported)" } else { "" };
-            let _ = writeln!(text, "| `{}` | {} | {default} | {}{gate} |", key.name, key.kind, key.meaning);
+            let _ = writeln!(text, "| `{}` | {} | {default} | {} |", key.name, key.kind, key.meaning);
         }
         text.push('\n');
     }
@@ -204,7 +185,7 @@ pub(super) const KEYS: &[Key] = &[
     key(Destination, "lag_days", "whole number, 0 to 366", Optional, "its own lag instead of that of `[run]`"),
     key(Destination, "manifest", "boolean", Toml("true"), "whether the day's manifest is written to the customer, last of all"),
     key(Destination, "verify", "boolean", Toml("false"), "whether each run re-reads what it committed and compares it with the manifest; needs GetObject and ListBucket"),
-    key(Destination, "sweep", "boolean", Toml("false"), "whether uploads whose create answer was lost are looked for and aborted"),
+    key(Destination, "sweep", "boolean", Toml("false"), "whether uploads whose create answer was lost are looked for and aborted; needs ListBucketMultipartUploads"),
     key(Destination, "expected_bucket_owner", "12 digits", Optional, "the account that must own the bucket; another one's is refused by S3"),
     key(Destination, "encryption", "`AES256` or `aws:kms`", Optional, "the server-side encryption to ask for; left out, the bucket's own default holds"),
     key(Destination, "kms_key_arn", "ARN of a key", Optional, "the full ARN of the key, with `encryption = \"aws:kms\"`"),

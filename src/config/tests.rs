@@ -640,16 +640,6 @@ fn a_staging_queue_is_read_one_way_and_lets_the_prefix_be_without_a_day() {
 }
 
 #[test]
-fn features_that_are_to_come_are_refused_and_not_ignored() {
-    for (text, expected) in [
-        (in_destination("sweep = true"), "10: `sweep` in `[[destination]]` `acme` is not yet supported, leave it out"),
-    ] {
-        assert_eq!(mistakes(&text), [expected]);
-    }
-    ready(&in_destination("verify = false\nsweep = false"));
-}
-
-#[test]
 fn credentials_go_one_way_and_are_never_printed() {
     let of = |insert: &str| mistakes(&in_destination(insert));
     let both = of(
@@ -907,9 +897,6 @@ fn every_key_of_the_table_is_read_and_every_default_is_usable() {
         assert!(
             keys::KEYS.iter().filter(|other| other.name == key.name && format!("{:?}", other.section) == section).count() == 1
         );
-    }
-    for gate in keys::NOT_YET {
-        assert!(keys::find(gate.section, gate.name).is_some(), "`{}` is gated but unknown", gate.name);
     }
     // The minimal file takes every default through its rule.
     ready(MINIMAL);

@@ -69,7 +69,7 @@ pub(super) struct Fields<'d> {
 }
 
 impl<'d> Fields<'d> {
-    /// A section of the document; keys that it does not know and keys that are not yet supported are reported at once.
+    /// A section of the document; keys that it does not know are reported at once.
     pub(super) fn new(
         report: &'d Report<'d>,
         section: Section,
@@ -78,21 +78,16 @@ impl<'d> Fields<'d> {
         table: Option<&'d DeTable<'d>>,
     ) -> Self {
         let fields = Fields { report, section, label, at, table };
-        for (key, value) in in_order(table) {
-            fields.check_key(key, value);
+        for (key, _) in in_order(table) {
+            fields.check_key(key);
         }
         fields
     }
 
-    fn check_key(&self, key: &Spanned<std::borrow::Cow<'d, str>>, value: &Spanned<DeValue<'d>>) {
+    fn check_key(&self, key: &Spanned<std::borrow::Cow<'d, str>>) {
         let (at, name) = (Some(key.span().start), key.get_ref().as_ref());
         if keys::find(self.section, name).is_none() {
             self.report.add(at, format!("unknown key `{}` in {}, {}", printable(name), self.label, self.advice(name)));
-        } else if let Some(gate) = keys::not_yet(self.section, name) {
-            let harmless = gate.unless_false && value.get_ref().as_bool() == Some(false);
-            if !harmless {
-                self.report.add(at, format!("`{name}` in {} is not yet supported, leave it out", self.label));
-            }
         }
     }
 

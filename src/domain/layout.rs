@@ -155,6 +155,48 @@ impl Layout {
         }
     }
 
+    /// The table that a file's key is of, and the day that it says: of the run under `permutive` (none for a snapshot), of the transfer under
+    /// `pontoon`. `None` for a key that [`Layout::place`] never makes.
+    #[must_use]
+    pub fn table_and_day(self, prefix: &Prefix, key: &str) -> Option<(TableName, Option<Day>)> {
+        let parts: Vec<&str> = key.strip_prefix(prefix.as_str())?.split('/').collect();
+        match (self, parts.as_slice()) {
+            (Layout::Permutive, ["data", table, _]) => Some((TableName::stored(table)?, None)),
+            (Layout::Permutive, ["data", table, year, month, day, name]) => {
+                let number = |text: &str, label: &str| text.strip_prefix(label)?.parse::<i32>().ok();
+                let (month, day) = (number(month, "month=")?, number(day, "day=")?);
+                let partition = Day::from_ymd(number(year, "year=")?, u8::try_from(month).ok()?, u8::try_from(day).ok()?)?;
+                let late: i64 = name.strip_prefix("data-")?.get(..6)?.parse().ok()?;
+                // The future counts down from 999999.
+                let late = if late < 500_000 { late } else { late - 1_000_000 };
+                Some((TableName::stored(table)?, Some(partition.plus_days(late))))
+            }
+            (Layout::Pontoon, [table, partition, _]) => {
+                Some((TableName::stored(table)?, Some(partition.strip_prefix("dt=")?.parse().ok()?)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The folder that holds all files of a table and nothing else, `/` at its end.
+    #[must_use]
+    pub fn table_folder(self, prefix: &Prefix, table: &TableName) -> String {
+        match self {
+            Layout::Permutive => format!("{prefix}data/{table}/"),
+            Layout::Pontoon => format!("{prefix}{table}/"),
+        }
+    }
+
+    /// The partition columns of a table, outermost first: whole numbers without padding under `permutive`, one date under `pontoon`.
+    #[must_use]
+    pub fn partition_columns(self, sync: SyncMode) -> &'static [&'static str] {
+        match (self, sync) {
+            (Layout::Permutive, SyncMode::Snapshot) => &[],
+            (Layout::Permutive, SyncMode::Incremental) => &["year", "month", "day"],
+            (Layout::Pontoon, _) => &["dt"],
+        }
+    }
+
     /// The key of the manifest of a day: the customer's signal that the day is complete.
     #[must_use]
     #[expect(clippy::unused_self, reason = "where the manifest lies is the layouts' to say, though both say the same")]
@@ -249,6 +291,26 @@ mod tests {
         let [root, a, ab, b] = ["", "a", "a/b", "ab"].map(|text| Prefix::parse(text).unwrap());
         assert!(root.overlaps(&b) && a.overlaps(&ab) && ab.overlaps(&a) && a.overlaps(&a));
         assert!(!a.overlaps(&b), "`a/` and `ab/` are two folders");
+    }
+
+    #[test]
+    fn a_key_tells_its_table_and_day() {
+        use Layout::{Permutive, Pontoon};
+        let prefix = Prefix::parse("x").unwrap();
+        let of = |layout: Layout, key: &str| {
+            let (table, day) = layout.table_and_day(&prefix, key)?;
+            Some((table.as_str().to_owned(), day.map(|day| day.to_string())))
+        };
+        let some = |table: &str, day: Option<&str>| Some((table.to_owned(), day.map(str::to_owned)));
+        let in_day = "x/data/3d_events/year=2026/month=1/day=15";
+        assert_eq!(of(Permutive, &format!("{in_day}/data-000000000000.parquet")), some("3d_events", Some("2026-01-15")));
+        assert_eq!(of(Permutive, &format!("{in_day}/data-000003000001.parquet")), some("3d_events", Some("2026-01-18")));
+        assert_eq!(of(Permutive, &format!("{in_day}/data-999999000000.parquet")), some("3d_events", Some("2026-01-14")));
+        assert_eq!(of(Permutive, "x/data/domains/data-000000000000.parquet"), some("domains", None));
+        assert_eq!(of(Pontoon, "x/domains/dt=2026-01-16/20260116_1_0.parquet"), some("domains", Some("2026-01-16")));
+        for strange in ["x/_dayport/2026-01-15.json", "y/data/t/a", "x/data/T/a", "x/data/t/year=2026/month=1/day=15/x", "x"] {
+            assert_eq!(of(Permutive, strange), None, "{strange}");
+        }
     }
 
     #[test]

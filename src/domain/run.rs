@@ -170,6 +170,15 @@ impl Transfer {
         }
     }
 
+    /// The second in which the transfer started, `2026-01-16T03:00:12Z`.
+    #[must_use]
+    pub fn instant(self) -> String {
+        let seconds = self.started_millis.div_euclid(1000).rem_euclid(86_400);
+        let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        let day = self.day().map_or_else(|| "?".to_owned(), |day| day.to_string());
+        format!("{day}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+
     /// Unix milliseconds in decimal.
     #[must_use]
     pub fn batch_id(self) -> String {
@@ -209,7 +218,7 @@ mod tests {
     fn two_transfers_never_share_a_second() {
         let first = Transfer::after(None, 1_768_546_800_250);
         assert_eq!((first.timestamp().as_str(), first.batch_id().as_str()), ("20260116070000", "1768546800250"));
-        assert_eq!(first.day(), Day::from_ymd(2026, 1, 16));
+        assert_eq!((first.day(), first.instant().as_str()), (Day::from_ymd(2026, 1, 16), "2026-01-16T07:00:00Z"));
         let second = Transfer::after(Some(first), 1_768_546_800_900);
         assert_eq!(second.timestamp(), "20260116070001");
         let clock_went_back = Transfer::after(Some(second), 1_000);

@@ -36,6 +36,13 @@ impl TableName {
         (good_start && good_rest && name.len() <= LONGEST_EVENT_NAME + 16).then(|| TableName(name.to_owned()))
     }
 
+    /// A name that was made before, by [`TableName::parse`] or [`TableName::of_event`]: an event's table may start with a digit.
+    #[must_use]
+    pub fn stored(name: &str) -> Option<TableName> {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        (!name.is_empty() && name.bytes().all(is_plain)).then(|| TableName(name.to_owned()))
+    }
+
     /// The table of an event: its name in lower case (Unicode) and `_events`.
     ///
     /// Any other character than `[a-z0-9_]` becomes `_`. A name that was changed beyond case, starts with `_`, or is over 100 characters (then cut) gets `_` and the first 8 hex digits of the SHA-256 of the lower-cased name before
@@ -81,11 +88,7 @@ impl fmt::Display for TableName {
 impl<'de> Deserialize<'de> for TableName {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        // Event tables may start with a digit; everything else about a stored name is checked the same.
-        if text.is_empty() || text.bytes().any(|byte| !(byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')) {
-            return Err(serde::de::Error::custom(format!("`{text}` is not a table name")));
-        }
-        Ok(TableName(text))
+        TableName::stored(&text).ok_or_else(|| serde::de::Error::custom(format!("`{text}` is not a table name")))
     }
 }
 

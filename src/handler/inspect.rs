@@ -4,13 +4,16 @@ use super::{Services, named};
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
 use crate::domain::settings::Destination;
+use crate::report::status::StatusReport;
 use crate::report::verify::VerifyReport;
 use crate::run::commit::committed;
 use crate::run::document;
 use crate::run::head::{CommitRef, Head};
 use crate::run::journal;
 use crate::run::paths::Paths;
+use crate::run::standing::{Asked, standings};
 use crate::run::verify::{Landed, verify};
+use crate::spool::staged::SpooledStaging;
 use crate::store::s3::S3Bucket;
 
 impl Services {
@@ -60,8 +63,23 @@ impl Services {
         })
     }
 
+    /// Where every destination stands, or the one of that name: the latest `days` committed days, and all that are not done.
+    pub async fn status(&self, name: Option<&str>, days: usize) -> Result<StatusReport> {
+        let asked = Asked { name, days, today: self.today()? };
+        // Nothing is taken from a queue only to look.
+        let staging = |destination| SpooledStaging::new(&self.settings, destination, &self.staging, &self.state, ());
+        let destinations = Box::pin(standings(&self.state, staging, &self.settings, asked)).await?;
+        Ok(StatusReport { destinations })
+    }
+
+    /// The day of the clock, in UTC.
+    pub(super) fn today(&self) -> Result<Day> {
+        let day = Day::from_epoch_micros((self.now_millis)().saturating_mul(1000));
+        day.ok_or_else(|| Error::vendor("the machine's clock is not between 1970 and 9998, set it"))
+    }
+
     /// A destination with its client and the keys of its documents.
-    fn target(&self, name: &str) -> Result<(&Destination, &S3Bucket, Paths)> {
+    pub(super) fn target(&self, name: &str) -> Result<(&Destination, &S3Bucket, Paths)> {
         let destination = named(name, &self.settings.destinations)?;
         let customer = self.customers.get(&destination.name);
         let customer = customer.ok_or_else(|| Error::bug("the destination has no client, please report it"))?;

@@ -15,7 +15,8 @@ use super::whole_days::{A, Call, World};
 use crate::domain::error::Result;
 use crate::store::memory::{MemoryBody, MemoryBucket};
 use crate::store::ports::{
-    Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, Write,
+    Body, Completed, Condition, Delete, List, ListUploads, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, UploadInfo,
+    Write,
 };
 
 const DAY: &str = "2026-01-15";
@@ -94,15 +95,15 @@ impl Write for SlowToAnswer<'_> {
     }
 }
 
-impl Delete for SlowToAnswer<'_> {
-    async fn delete(&self, key: &str) -> Result<()> {
-        self.0.delete(key).await
-    }
-}
-
 impl List for SlowToAnswer<'_> {
     async fn list_page(&self, prefix: &str, after: Option<&str>) -> Result<(Vec<ObjectInfo>, bool)> {
         self.0.list_page(prefix, after).await
+    }
+}
+
+impl ListUploads for SlowToAnswer<'_> {
+    async fn list_uploads_page(&self, prefix: &str, after: Option<&UploadInfo>) -> Result<(Vec<UploadInfo>, Option<UploadInfo>)> {
+        self.0.list_uploads_page(prefix, after).await
     }
 }
 
@@ -115,6 +116,12 @@ impl Read for SlowToAnswer<'_> {
 
     async fn read_small(&self, key: &str) -> Result<Option<(Bytes, String)>> {
         self.0.read_small(key).await
+    }
+}
+
+impl Delete for SlowToAnswer<'_> {
+    async fn delete(&self, key: &str) -> Result<()> {
+        self.0.delete(key).await
     }
 }
 

@@ -1,8 +1,6 @@
 //! One day to one destination, from the lease to the answer.
 
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,10 +18,11 @@ use super::export::{DAMAGED, Export, Seen, ShardPass, StateKeys, open_scratch};
 use super::head::{Begun, Head, OpenRun};
 use super::journal::{self, Fingerprint, Journal, OpenUpload, Pass, ShardDone, staged_digest};
 use super::late::{Late, late_objects};
-use super::lease::{Acquired, Lease, acquire};
+use super::lease::{Acquired, Lease, acquire, nonce};
 use super::paths::Paths;
 use super::plan::{Plan, list_staged, plan, require_marker};
 use super::registry;
+use super::sweep::sweep;
 use super::verify::{Verified, verify_run};
 use crate::columns::evidence::{Evidence, Observed};
 use crate::columns::pin::{decide, versioned};
@@ -33,7 +32,7 @@ use crate::domain::run::{Day, RunId};
 use crate::domain::schema::TableSchema;
 use crate::domain::settings::{Destination, OnDamagedObject, Settings};
 use crate::domain::table::TableName;
-use crate::store::ports::{Delete, List, Multipart, ObjectInfo, Read, Staged, Write};
+use crate::store::ports::{Delete, List, ListUploads, Multipart, ObjectInfo, Read, Staged, Write};
 
 /// How long a request that nobody waits for any more may still have its effect.
 const SETTLING: Duration = Duration::from_millis(300);
@@ -67,7 +66,7 @@ pub struct Stores<'a, S, V, C> {
     pub staging: &'a S,
     /// Where the state is.
     pub state: &'a V,
-    /// The customer's. Only a destination with `verify = true` is ever listed and read.
+    /// The customer's. Only a destination with `verify = true` is ever listed and read, only with `sweep = true` its uploads are listed.
     pub customer: &'a C,
 }
 
@@ -93,7 +92,7 @@ pub async fn run_day<S, V, C>(
 where
     S: Staged + Clone + Send + Sync,
     V: List + Read + Write + Send + Sync,
-    C: Multipart + Write + Delete + List + Read + Send + Sync,
+    C: Multipart + Write + Delete + List + ListUploads + Read + Send + Sync,
 {
     let run = RunId { destination: destination.name.clone(), day: asked.day };
     let clock = RuntimeClock::start();
@@ -143,7 +142,7 @@ impl<S, V, C> Driver<'_, S, V, C>
 where
     S: Staged + Clone + Send + Sync,
     V: List + Read + Write + Send + Sync,
-    C: Multipart + Write + Delete + List + Read + Send + Sync,
+    C: Multipart + Write + Delete + List + ListUploads + Read + Send + Sync,
 {
     async fn run(&self, clock: &RuntimeClock, run: &RunId) -> Result<RunAnswer> {
         let holder = nonce();
@@ -151,20 +150,11 @@ where
             Acquired::Held(lease) => lease,
             Acquired::Busy(_) => return Ok(RunAnswer::bare(run, RunOutcome::Busy)),
         };
-        let answer = tokio::select! {
-            answer = self.held(&lease, run) => answer,
-            kept = lease.keep() => match kept {
-                Err(error) => Err(error),
-                Ok(never) => match never {},
-            },
-        };
-        let released = lease.release().await;
+        let answer = lease.hold(self.held(&lease, run)).await;
         if answer.is_err() {
             self.abort_outlived().await;
         }
-        let answer = answer?;
-        released?;
-        Ok(answer)
+        answer
     }
 
     /// Gives up what this invocation began, if another has taken over and does not want it. As far as it can: the run has failed of
@@ -276,6 +266,7 @@ where
             }
         };
         let done = commit(lease, &journal, self.stores.customer, composed, (self.rim.now_millis)()).await?;
+        notes.extend(self.swept(lease).await);
         let mut answer = self.verified(lease, RunOutcome::Committed, done).await?;
         notes.extend(self.late(&lease.head().await).await);
         answer.notes.extend(notes);
@@ -304,6 +295,21 @@ where
                     Ok(answer)
                 }
             },
+        }
+    }
+
+    /// What there is to say of uploads that nobody knew of, if the destination asks for them to be looked for. The day is committed whether
+    /// or not that can be done.
+    async fn swept(&self, lease: &Lease<'_, V, RuntimeClock>) -> Option<String> {
+        if !self.destination.sweep || !self.has_time() {
+            return None;
+        }
+        let customer = self.stores.customer;
+        match sweep(lease.store(), customer, &self.settings.state, self.destination, lease.paths()).await {
+            Ok(0) => None,
+            Ok(1) => Some("swept: 1 upload that nobody knew of was aborted".to_owned()),
+            Ok(swept) => Some(format!("swept: {swept} uploads that nobody knew of were aborted")),
+            Err(error) => Some(format!("uploads that nobody knows of could not be swept: {error}")),
         }
     }
 
@@ -613,10 +619,4 @@ impl<V: List + Read + Write + Sync> Recorder for JournalRecorder<'_, '_, V> {
         let _begins = self.begins.read().await;
         work.await
     }
-}
-
-/// A name that no other invocation has: 128 bits of the system's randomness, by way of the standard library's hash keys.
-fn nonce() -> String {
-    let half = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", half(), half())
 }

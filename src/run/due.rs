@@ -63,7 +63,7 @@ pub async fn due_days(
 }
 
 /// The days before `own` that nobody asked for: from `start`, or else after the first committed day, at most `catch_up_days` back.
-fn missed(head: &Head, start: Option<Day>, own: Day, catch_up_days: u32) -> impl Iterator<Item = Day> {
+pub fn missed(head: &Head, start: Option<Day>, own: Day, catch_up_days: u32) -> impl Iterator<Item = Day> {
     let first = start.or_else(|| Some(head.first_commit?.plus_days(1)));
     let earliest = first.map(|first| first.max(own.plus_days(-i64::from(catch_up_days))));
     let days = earliest.into_iter().flat_map(move |earliest| earliest.up_to(own.plus_days(-1)));

@@ -361,6 +361,17 @@ async fn note(store: &(impl Read + Write + Sync), key: &str, change: impl Fn(&mu
     Err(Error::retryable(format!("the state document `{key}` is being written by somebody else, try again")))
 }
 
+/// Every upload that a run recorded; of an open run, those that may still be open in the customer's bucket.
+pub async fn recorded_uploads(
+    store: &(impl List + Read + Sync),
+    paths: &Paths,
+    day: Day,
+    generation: u32,
+) -> Result<Vec<OpenUpload>> {
+    let found = Documents::load(store, paths, day, generation).await?;
+    Ok(found.uploads_beside(std::iter::empty()).into_iter().collect())
+}
+
 /// Aborts what `attempt` began and no later attempt keeps: for a holder that woke after a takeover, and recorded uploads after whoever
 /// took over had looked for them. Says whether a later attempt has begun; before that nothing is aborted, since it may keep all.
 pub async fn abort_outlived(

@@ -3,7 +3,9 @@
 //! A watcher takes a lease over when it has seen the head's ETag unchanged for a whole lease: from the end of the read that first saw
 //! it to the beginning of the read that saw it last. A holder counts from the beginning of its last write, so it always knows first.
 
+use std::collections::hash_map::RandomState;
 use std::convert::Infallible;
+use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -22,6 +24,13 @@ const TRIES: u32 = 20;
 
 /// The pause after a lost conditional write: a 409 says that another write is on its way.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// A name that no other invocation has: 128 bits of the system's randomness, by way of the standard library's hash keys.
+#[must_use]
+pub fn nonce() -> String {
+    let half = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", half(), half())
+}
 
 /// What asking for the lease came to.
 pub enum Acquired<'a, S, C> {
@@ -252,6 +261,21 @@ where
                 }
             }
         }
+    }
+
+    /// Does `work` while the lease is kept, then gives it back. Work is cut short where the lease can't be kept.
+    pub async fn hold<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let done = tokio::select! {
+            done = work => done,
+            kept = self.keep() => match kept {
+                Err(error) => Err(error),
+                Ok(never) => match never {},
+            },
+        };
+        let released = self.release().await;
+        let done = done?;
+        released?;
+        Ok(done)
     }
 
     /// Gives the lease back. One that was lost is not ours to give, and that is fine.

@@ -232,6 +232,55 @@ fn describe(column: &Column, above: &str, into: &mut Vec<ManifestColumn>) {
     }
 }
 
+/// The deepest columns that [`columns_of`] takes; no configuration allows more.
+const DEEPEST: usize = 64;
+
+/// The columns that [`describe_all`] described; `None` where nothing could be described so.
+#[must_use]
+pub fn columns_of(described: &[ManifestColumn]) -> Option<Vec<Column>> {
+    let mut rest = described;
+    let columns = members_of(&mut rest, "", 0)?;
+    rest.is_empty().then_some(columns)
+}
+
+/// Takes the columns whose paths begin with `above` off the front of `rest`.
+fn members_of(rest: &mut &[ManifestColumn], above: &str, depth: usize) -> Option<Vec<Column>> {
+    let mut columns = Vec::new();
+    loop {
+        let all: &[ManifestColumn] = rest;
+        let Some((next, after)) = all.split_first() else { break };
+        let Some(name) = next.path.strip_prefix(above) else { break };
+        if name.is_empty() || name.contains('.') || depth > DEEPEST {
+            return None;
+        }
+        *rest = after;
+        let mut inside = || members_of(rest, &format!("{}.", next.path), depth + 1);
+        let column_type = match next.column_type.as_str() {
+            "boolean" => Type::Boolean,
+            "int64" => Type::Int64,
+            "double" => Type::Double,
+            "string" => Type::String,
+            "timestamp" => Type::Timestamp,
+            "struct" => Type::Struct(inside().filter(|members| !members.is_empty())?),
+            list if list.starts_with("list<") => {
+                let [element] = <[Column; 1]>::try_from(inside()?).ok()?;
+                Type::List(Box::new(element))
+            }
+            _ => return None,
+        };
+        columns.push(Column {
+            name: name.to_owned(),
+            original: next.original.clone(),
+            id: next.id,
+            role: next.role.unwrap_or_default(),
+            declared: next.declared,
+            since: next.since,
+            column_type,
+        });
+    }
+    Some(columns)
+}
+
 impl Manifest {
     /// Takes over the transfers of the day's manifest before this one, where the layout keeps their files.
     pub fn add_earlier(&mut self, before: Option<Manifest>) {
@@ -267,5 +316,40 @@ impl Manifest {
 impl From<Transfer> for ManifestTransfer {
     fn from(transfer: Transfer) -> Self {
         ManifestTransfer { timestamp: transfer.timestamp(), batch_id: transfer.batch_id() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn described_columns_are_columns_again() {
+        let of = |name: &str, id, column_type| Column {
+            name: name.to_owned(),
+            original: (id == 5).then(|| "x.y".to_owned()),
+            id,
+            role: if id == 2 { Role::Rescue } else { Role::Value },
+            declared: id == 1,
+            since: "2026-01-15".parse().unwrap(),
+            column_type,
+        };
+        let element = of("element", 4, Type::Struct(vec![of("x_y_hash", 5, Type::Double)]));
+        let list = of("element", 8, Type::List(Box::new(of("element", 9, Type::Boolean))));
+        let columns = vec![
+            of("time", 1, Type::Timestamp),
+            of("r", 2, Type::String),
+            of("l", 3, Type::List(Box::new(element))),
+            of("s", 6, Type::Struct(vec![of("n", 10, Type::Int64), of("deep", 7, Type::List(Box::new(list)))])),
+            of("last", 11, Type::String),
+        ];
+        let described = describe_all(&columns);
+        assert_eq!(columns_of(&described), Some(columns));
+        let mut strange = described.clone();
+        strange[0].column_type = "struct".into();
+        assert_eq!(columns_of(&strange), None, "a struct without members");
+        strange[0].column_type = "decimal".into();
+        assert_eq!(columns_of(&strange), None);
+        assert_eq!(columns_of(&described[3..]), None, "a member without its struct");
     }
 }

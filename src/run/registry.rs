@@ -47,17 +47,20 @@ pub struct Change {
 /// The current schema of every table that the destination ever had.
 pub async fn load_all(store: &(impl Read + Sync), paths: &Paths, head: &Head) -> Result<BTreeMap<TableName, TableSchema>> {
     let schemas = bounded(&head.registry, LANES, |(table, version)| async move {
-        let key = paths.registry(table, *version);
-        let found: Option<SchemaDocument> = document::read(store, &key).await?;
-        let found = found.ok_or_else(|| {
-            Error::vendor(format!(
-                "the pinned schema `{key}` is gone, restore it from the state bucket's versions or run `dayport schema rebuild {}`",
-                paths.destination()
-            ))
-        })?;
-        Ok((table.clone(), found.schema))
+        Ok((table.clone(), load(store, paths, table, *version).await?.schema))
     });
     Ok(schemas.await?.into_iter().collect())
+}
+
+/// One version of a table's schema.
+pub async fn load(store: &(impl Read + Sync), paths: &Paths, table: &TableName, version: u32) -> Result<SchemaDocument> {
+    let key = paths.registry(table, version);
+    document::read(store, &key).await?.ok_or_else(|| {
+        Error::vendor(format!(
+            "the pinned schema `{key}` is gone, restore it from the state bucket's versions or run `dayport schema rebuild {}`",
+            paths.destination()
+        ))
+    })
 }
 
 /// What a run's schemas change: one new version for each that is not the pinned one. `pinned` are the current versions

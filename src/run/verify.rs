@@ -347,6 +347,20 @@ async fn metadata_start<C: Read + Sync>(customer: &C, object: &ObjectInfo) -> Re
     Ok(footer::metadata_start(object.size, &tail))
 }
 
+/// The footer of a Parquet object, or what is wrong with it; two ranged reads. `since` is what each column's first day is set to.
+pub async fn read_footer<C: Read + Sync>(customer: &C, object: &ObjectInfo, since: Day) -> Result<Result<Footer, String>> {
+    let Some(start) = metadata_start(customer, object).await? else {
+        return Ok(Err("it does not end as Parquet does".to_owned()));
+    };
+    let mut metadata = Vec::new();
+    let mut body = customer.read_from(&object.key, start, &object.etag).await?;
+    while let Some(piece) = body.next().await {
+        metadata.extend_from_slice(&piece?);
+    }
+    let tail = usize::try_from(footer::TAIL_BYTES).unwrap_or_default();
+    Ok(footer::parse(metadata.get(..metadata.len().saturating_sub(tail)).unwrap_or_default(), since))
+}
+
 /// The content of a file while it is read.
 enum Reading {
     Lines { decoder: Box<Decoder>, lines: u64, piece: Vec<u8>, damage: Option<String> },

@@ -11,7 +11,7 @@ use super::paths::Paths;
 use crate::config::{Environment, parse};
 use crate::domain::settings::Settings;
 use crate::store::memory::MemoryBucket;
-use crate::store::ports::{Delete, List, Multipart, Read, Staged, Write};
+use crate::store::ports::{Delete, List, ListUploads, Multipart, Read, Staged, Write};
 
 /// A vendor, a state bucket and a customer, and one destination, `acme`.
 pub(super) struct World {
@@ -76,7 +76,7 @@ impl World {
     pub(super) async fn call_on<S, C>(&self, staging: &S, customer: &C, call: Call<'_>) -> RunAnswer
     where
         S: Staged + Clone + Send + Sync,
-        C: Multipart + Write + Delete + List + Read + Send + Sync,
+        C: Multipart + Write + Delete + List + ListUploads + Read + Send + Sync,
     {
         let Call { day, force, configuration, millis_left, on_progress } = call;
         let rim = Rim { now_millis: &|| self.now_millis, millis_left, on_progress, panic_on_object: None };

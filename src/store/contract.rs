@@ -8,15 +8,17 @@ use bytes::Bytes;
 
 use super::checksum::Crc64Nvme;
 use super::memory::MemoryBucket;
-use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
+use super::ports::{
+    Body, Completed, Condition, Delete, List, ListUploads, Multipart, ObjectInfo, Part, Put, Read, Upload, Write,
+};
 use super::resume::ResumingBody;
 use crate::domain::error::Kind;
 
 /// S3's least size of a part that is not the last.
 const LEAST_PART: usize = 5 * 1024 * 1024;
 
-trait Store: List + Read + Write + Multipart + Delete + Clone + Debug + Send + Sync + 'static {}
-impl<T: List + Read + Write + Multipart + Delete + Clone + Debug + Send + Sync + 'static> Store for T {}
+trait Store: List + ListUploads + Read + Write + Multipart + Delete + Clone + Debug + Send + Sync + 'static {}
+impl<T: List + ListUploads + Read + Write + Multipart + Delete + Clone + Debug + Send + Sync + 'static> Store for T {}
 
 async fn put<S: Store>(store: &S, key: &str, body: &str) -> String {
     let put = store.put(key, Bytes::copy_from_slice(body.as_bytes()), "application/json", &Condition::None).await.unwrap();
@@ -253,6 +255,42 @@ async fn of_two_uploads_of_a_key_the_one_completed_last_stands(store: impl Store
     assert_eq!(read(&store, &store.list_all("t/").await.unwrap()[0]).await, bytes(10, 1));
 }
 
+async fn open_uploads_are_listed_by_prefix_until_they_end(store: impl Store) {
+    let odd = "t/a b+c\u{e9}";
+    let keys = ["t/z", "t/a", odd, "t/a", "u/a"];
+    let mut begun = Vec::new();
+    for key in keys {
+        begun.push((key.to_owned(), uploaded(&store, key, &[bytes(10, 1)]).await));
+    }
+    let listed = async |prefix: &str| {
+        let found = store.list_uploads(prefix).await.unwrap();
+        found.into_iter().map(|upload| (upload.key, upload.id)).collect::<Vec<_>>()
+    };
+    let all = listed("t/").await;
+    assert_eq!(all.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["t/a", "t/a", odd, "t/z"]);
+    assert!(all.iter().all(|(key, id)| begun.iter().any(|(of, upload)| of == key && upload.id == *id)));
+    assert_eq!(listed("t/z").await.len(), 1, "a prefix is text, not a folder");
+    assert_eq!(listed("none/").await, []);
+    store.complete(&begun[0].1).await.unwrap();
+    store.abort("t/a", &begun[1].1.id).await.unwrap();
+    let left: Vec<(String, String)> = listed("t/").await;
+    assert_eq!(left, [("t/a".to_owned(), begun[3].1.id.clone()), (odd.to_owned(), begun[2].1.id.clone())]);
+}
+
+async fn a_listing_of_more_than_a_page_of_uploads_is_whole(store: impl Store) {
+    let mut expected = Vec::new();
+    for n in 0..1002 {
+        let key = format!("p/{:05}", n / 2);
+        expected.push((key.clone(), store.create(&key, "application/gzip").await.unwrap()));
+    }
+    let (page, next) = store.list_uploads_page("p/", None).await.unwrap();
+    assert_eq!((page.len(), next.is_some()), (1000, true));
+    let mut found: Vec<_> = store.list_uploads("p/").await.unwrap().into_iter().map(|upload| (upload.key, upload.id)).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
 async fn a_deleted_object_is_gone_and_a_missing_one_is_fine_to_delete(store: impl Store) {
     put(&store, "t/a", "a").await;
     put(&store, "t/a/b", "b").await;
@@ -303,6 +341,8 @@ both_keep!(
     a_part_that_is_sent_again_replaces_the_one_before,
     nothing_becomes_visible_that_is_not_what_was_said,
     of_two_uploads_of_a_key_the_one_completed_last_stands,
+    open_uploads_are_listed_by_prefix_until_they_end,
+    a_listing_of_more_than_a_page_of_uploads_is_whole,
     a_deleted_object_is_gone_and_a_missing_one_is_fine_to_delete,
 );
 

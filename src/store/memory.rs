@@ -14,7 +14,10 @@ pub use self::faults::Fault;
 use self::faults::Faults;
 use super::checksum::Crc64Nvme;
 use super::operation::Operation;
-use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, Write};
+use super::ports::{
+    Body, Completed, Condition, Delete, List, ListUploads, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, UploadInfo,
+    Write,
+};
 use crate::domain::error::{Error, Result};
 
 /// S3's least size of every part but the last.
@@ -384,6 +387,22 @@ impl Multipart for MemoryBucket {
                 inner.uploads.remove(id);
             }
             Ok(())
+        })
+    }
+}
+
+impl ListUploads for MemoryBucket {
+    async fn list_uploads_page(&self, prefix: &str, after: Option<&UploadInfo>) -> Result<(Vec<UploadInfo>, Option<UploadInfo>)> {
+        self.call(Operation::ListMultipartUploads, prefix, |inner| {
+            let open = inner.uploads.iter().filter(|(_, upload)| upload.key.starts_with(prefix));
+            let mut found: Vec<UploadInfo> =
+                open.map(|(id, upload)| UploadInfo { key: upload.key.clone(), id: id.clone() }).collect();
+            found.sort();
+            found.retain(|upload| after.is_none_or(|after| upload > after));
+            let has_more = found.len() > inner.page_size;
+            found.truncate(inner.page_size);
+            let next = found.last().filter(|_| has_more).cloned();
+            Ok((found, next))
         })
     }
 }

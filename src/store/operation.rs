@@ -1,4 +1,4 @@
-//! The eight S3 operations that Dayport uses, and the permission that each needs.
+//! The nine S3 operations that Dayport uses, and the permission that each needs.
 
 use std::fmt;
 
@@ -21,11 +21,13 @@ pub enum Operation {
     AbortMultipartUpload,
     /// `DeleteObject`.
     DeleteObject,
+    /// `ListMultipartUploads`.
+    ListMultipartUploads,
 }
 
 impl Operation {
     /// All of them.
-    pub const ALL: [Operation; 8] = [
+    pub const ALL: [Operation; 9] = [
         Operation::ListObjectsV2,
         Operation::GetObject,
         Operation::PutObject,
@@ -34,6 +36,7 @@ impl Operation {
         Operation::CompleteMultipartUpload,
         Operation::AbortMultipartUpload,
         Operation::DeleteObject,
+        Operation::ListMultipartUploads,
     ];
 
     /// The name in the S3 API reference.
@@ -48,6 +51,7 @@ impl Operation {
             Operation::CompleteMultipartUpload => "CompleteMultipartUpload",
             Operation::AbortMultipartUpload => "AbortMultipartUpload",
             Operation::DeleteObject => "DeleteObject",
+            Operation::ListMultipartUploads => "ListMultipartUploads",
         }
     }
 
@@ -60,6 +64,7 @@ impl Operation {
             Operation::GetObject => "s3:GetObject",
             Operation::AbortMultipartUpload => "s3:AbortMultipartUpload",
             Operation::DeleteObject => "s3:DeleteObject",
+            Operation::ListMultipartUploads => "s3:ListBucketMultipartUploads",
             Operation::PutObject
             | Operation::CreateMultipartUpload
             | Operation::UploadPart
@@ -79,6 +84,7 @@ impl Operation {
             Operation::CompleteMultipartUpload => "complete the upload of",
             Operation::AbortMultipartUpload => "abort the upload of",
             Operation::DeleteObject => "delete",
+            Operation::ListMultipartUploads => "list the uploads under",
         }
     }
 

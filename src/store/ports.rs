@@ -49,6 +49,45 @@ pub trait List {
     }
 }
 
+/// A multipart upload that is neither completed nor aborted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UploadInfo {
+    /// The key that it is of.
+    pub key: String,
+    /// Its id.
+    pub id: String,
+}
+
+/// `s3:ListBucketMultipartUploads`.
+pub trait ListUploads {
+    /// One page (at most 1,000) of the open uploads whose keys start with `prefix`, in the order of their keys, after the place at which
+    /// the page before ended; and where this one ends, if there are more.
+    fn list_uploads_page(
+        &self,
+        prefix: &str,
+        after: Option<&UploadInfo>,
+    ) -> impl Future<Output = Result<(Vec<UploadInfo>, Option<UploadInfo>)>> + Send;
+
+    /// All of them.
+    fn list_uploads(&self, prefix: &str) -> impl Future<Output = Result<Vec<UploadInfo>>> + Send
+    where
+        Self: Sync,
+    {
+        async move {
+            let mut all = Vec::new();
+            let mut after: Option<UploadInfo> = None;
+            loop {
+                let (page, next) = self.list_uploads_page(prefix, after.as_ref()).await?;
+                all.extend(page);
+                if next.is_none() || next == after {
+                    return Ok(all);
+                }
+                after = next;
+            }
+        }
+    }
+}
+
 /// The bytes of an object on their way.
 pub trait Body: Send {
     /// The next piece; `None` at the end. A connection that breaks is an error of kind `Retryable` here; [`Read`]'s callers go on with a ranged read.

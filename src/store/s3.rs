@@ -34,7 +34,10 @@ pub use self::refusal::{Refused, Why};
 pub(crate) use self::refusal::{chain, plain};
 use super::checksum::Crc64Nvme;
 use super::operation::Operation;
-use super::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, Write};
+use super::ports::{
+    Body, Completed, Condition, Delete, List, ListUploads, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, UploadInfo,
+    Write,
+};
 use crate::domain::error::{Error, Result};
 
 /// Whose bucket it is, and so whose side a refusal is on.
@@ -502,6 +505,39 @@ impl Multipart for S3Bucket {
             Err(refusal) if refusal.code() == Some("NoSuchUpload") => Ok(()),
             Err(refusal) => Err(self.error(refusal, key)),
         }
+    }
+}
+
+impl ListUploads for S3Bucket {
+    async fn list_uploads_page(&self, prefix: &str, after: Option<&UploadInfo>) -> Result<(Vec<UploadInfo>, Option<UploadInfo>)> {
+        let operation = Operation::ListMultipartUploads;
+        let bucket = &*self.shared;
+        let answer = self
+            .send(operation, |client| {
+                addressed!(client.list_multipart_uploads(), bucket)
+                    .prefix(prefix)
+                    .set_key_marker(after.map(|after| after.key.clone()))
+                    .set_upload_id_marker(after.map(|after| after.id.clone()))
+                    .encoding_type(EncodingType::Url)
+                    .max_uploads(1000)
+                    .send()
+            })
+            .await;
+        let page = answer.map_err(|refusal| self.error(refusal, prefix))?;
+        let is_encoded = page.encoding_type() == Some(&EncodingType::Url);
+        let upload = |key: Option<&str>, id: Option<&str>| {
+            let key = if is_encoded { url_decoded(key?) } else { key.map(str::to_owned) };
+            Some(UploadInfo { key: key?, id: id?.to_owned() })
+        };
+        let unreadable = || self.odd_answer(operation, prefix, "lists an upload without a readable key or an id");
+        let uploads = page.uploads().iter().map(|found| upload(found.key(), found.upload_id()).ok_or_else(unreadable));
+        let uploads = uploads.collect::<Result<Vec<_>>>()?;
+        if !page.is_truncated().unwrap_or(false) {
+            return Ok((uploads, None));
+        }
+        let next = upload(page.next_key_marker(), page.next_upload_id_marker());
+        let next = next.ok_or_else(|| self.odd_answer(operation, prefix, "is cut short and does not say where it goes on"))?;
+        Ok((uploads, Some(next)))
     }
 }
 

@@ -433,10 +433,21 @@ proptest! {
 #[tokio::test]
 async fn the_first_record_alone_does_not_take_a_column_away() {
     let world = World::new(&Configuration::new());
-    let record = |value: &str| format!("{{\"event_name\":\"a\",\"time\":\"2026-01-15\",\"v\":{value},\"l\":[{{\"w\":{value}}}]}}\n");
+    let record =
+        |value: &str| format!("{{\"event_name\":\"a\",\"time\":\"2026-01-15\",\"v\":{value},\"l\":[{{\"w\":{value}}}]}}\n");
     world.stage(DAYS[0], "0", ["1", "[1]", "[1]"].map(record).concat());
     world.commit(DAYS[0]).await;
     let columns = &world.landed().manifest(DAYS[0]).tables[0].columns;
     let types: Vec<_> = columns.iter().map(|column| (column.path.as_str(), column.column_type.as_str())).collect();
-    assert_eq!(types[3..], [("v", "list<int64>"), ("v.element", "int64"), ("l", "list<struct>"), ("l.element", "struct"), ("l.element.w", "list<int64>"), ("l.element.w.element", "int64")]);
+    assert_eq!(
+        types[3..],
+        [
+            ("v", "list<int64>"),
+            ("v.element", "int64"),
+            ("l", "list<struct>"),
+            ("l.element", "struct"),
+            ("l.element.w", "list<int64>"),
+            ("l.element.w.element", "int64")
+        ]
+    );
 }

@@ -159,3 +159,69 @@ async fn a_run_that_verifies_says_so_and_fails_on_the_customers_side_when_someth
     let mended = lab.run("2026-01-16").await;
     assert_eq!(mended[0].state, RunOutcome::AlreadyCommitted, "{:?}", mended[0].error);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_shows_every_day_and_what_asks_for_something_to_be_done() {
+    let mut lab = Lab::new().await;
+    let with_globex = format!("{CONFIGURATION}verify = true\n[[destination]]\nname = \"globex\"\ns3_bucket = \"globex\"\n");
+    lab.settings(&with_globex);
+    let (code, out, err) = dayport(&lab, &["status"]).await;
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert_golden("status-nothing", &out);
+
+    // The command's own clock says what is late: a day of this week.
+    let today = dayport::domain::run::Day::from_epoch_micros(dayport::handler::now_millis() * 1000).unwrap();
+    let (before, yesterday) = (today.plus_days(-2).to_string(), today.plus_days(-1).to_string());
+    for day in [&before, &yesterday] {
+        stage_day(&lab, day).await;
+    }
+    for answer in lab.run(&before).await {
+        assert_eq!(answer.state, RunOutcome::Committed);
+    }
+    lab.stage_lines(&format!("events/{before}/late.ndjson"), &[&event("Pageview", "")]).await;
+    // A day that fails in one of them.
+    std::fs::rename(lab.bucket_folder("globex"), lab.path().join("away")).unwrap();
+    lab.run(&yesterday).await;
+    std::fs::rename(lab.path().join("away"), lab.bucket_folder("globex")).unwrap();
+    lab.settings(&format!("{CONFIGURATION}verify = true\n"));
+
+    let dated = |text: &str| {
+        let text = text.replace(&before, "2026-01-14").replace(&yesterday, "2026-01-15");
+        // Which upload was begun first is not promised.
+        let (start, rest) = text.split_once("the upload of `").unwrap();
+        format!("{start}the upload of `KEY`{}", rest.split_once('`').unwrap().1)
+    };
+    let (code, out, err) = dayport(&lab, &["status"]).await;
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert_golden("status", &dated(&out));
+    let (_, out, _) = dayport(&lab, &["status", "globex", "--days", "0", "--output", "json"]).await;
+    let report = json(&out);
+    let globex = &report["destinations"][0];
+    assert_eq!(
+        (&globex["destination"], &globex["configured"], &globex["held"]),
+        (&"globex".into(), &"removed".into(), &false.into())
+    );
+    assert_eq!(globex["days"].as_array().unwrap().len(), 1, "what is not done is always shown");
+    assert_eq!((&globex["days"][0]["state"], &globex["days"][0]["failure"]["kind"]), (&"failed".into(), &"customer".into()));
+    let (code, _, err) = dayport(&lab, &["status", "nobody"]).await;
+    assert_eq!(code, Some(1));
+    assert!(err.starts_with("error (vendor): there is no destination `nobody`"), "{err}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_sweeps_ends_uploads_that_nobody_knows_of_and_no_others() {
+    let mut lab = Lab::new().await;
+    lab.settings(&format!("{CONFIGURATION}sweep = true\n"));
+    stage_day(&lab, "2026-01-15").await;
+    let stray = "data/pageview_events/year=2026/month=1/day=15/data-000000000009.parquet";
+    for key in [stray, "theirs/backup.bin"] {
+        lab.client().create_multipart_upload().bucket("acme").key(key).send().await.unwrap();
+    }
+    let (code, out, err) = dayport(&lab, &["run", "--date", "2026-01-15"]).await;
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.contains("  note: swept: 1 upload that nobody knew of was aborted\n"), "{out}");
+    let left = lab.client().list_multipart_uploads().bucket("acme").send().await.unwrap();
+    assert_eq!(left.uploads().iter().filter_map(|upload| upload.key()).collect::<Vec<_>>(), ["theirs/backup.bin"]);
+    let (_, out, _) = dayport(&lab, &["check", "acme"]).await;
+    assert!(out.contains("  sweep         ok          unfinished uploads can be listed\n"), "{out}");
+}

@@ -59,6 +59,8 @@ mod quarantine;
 mod readme;
 /// Scheduled triggers: missed days, failed days, paused destinations.
 mod schedule;
+/// Pinned schemas by hand, and as DDL.
+mod schemas;
 /// A staging queue: messages handed over, late ones, whose they are.
 mod spool;
 /// Invocations that stall, wake, and meet others of the same run.

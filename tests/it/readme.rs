@@ -36,8 +36,23 @@ fn every_command_of_the_readme_is_one_that_the_command_line_takes() {
 
 #[test]
 fn every_flag_that_the_readme_names_exists() {
-    let commands =
-        ["run", "check", "policy", "quarantine list", "quarantine show", "quarantine replay", "verify", "local", "sample"];
+    let commands = [
+        "run",
+        "check",
+        "policy",
+        "quarantine list",
+        "quarantine show",
+        "quarantine replay",
+        "verify",
+        "status",
+        "schema show",
+        "schema set",
+        "schema diff",
+        "schema rebuild",
+        "ddl",
+        "local",
+        "sample",
+    ];
     let help_of = |command: &str| {
         let words = ["dayport"].into_iter().chain(command.split(' ')).chain(["--help"]);
         Arguments::try_parse_from(words).unwrap_err().to_string()

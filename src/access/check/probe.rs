@@ -40,6 +40,7 @@ pub(super) async fn probe<C: Probed>(
         probe.uploads().await;
         probe.puts_a_manifest().await;
         probe.reads().await;
+        probe.lists_uploads().await;
         probe.ownership().await;
     }
     probe.cleans_up().await;
@@ -80,11 +81,14 @@ fn found(error: &Error, what: &str) -> Error {
 impl<C: Probed> Probe<'_, C> {
     /// The steps that no run of this destination takes.
     fn not_needed(&mut self) {
-        let Destination { verify, manifest, expected_bucket_owner, .. } = self.destination;
+        let Destination { verify, sweep, manifest, expected_bucket_owner, .. } = self.destination;
         let mut note = |step, message: &str| self.lines.note(step, Outcome::NotNeeded, message);
         if !verify {
             note(Step::Read, "`verify` is off: nothing is ever read");
             note(Step::List, "`verify` is off: nothing is ever listed");
+        }
+        if !sweep {
+            note(Step::Sweep, "`sweep` is off: unfinished uploads are never listed");
         }
         if !manifest {
             note(Step::Manifest, "`manifest` is off");
@@ -304,6 +308,16 @@ impl<C: Probed> Probe<'_, C> {
                 self.lines.refused(Step::Read, &error);
             }
             Err(error) => self.lines.refused(Step::Read, &error),
+        }
+    }
+
+    async fn lists_uploads(&mut self) {
+        if !self.destination.sweep || !self.lines.is_ok(Step::Create) {
+            return;
+        }
+        match self.customer.list_uploads_page(self.key, None).await {
+            Ok(_) => self.lines.note(Step::Sweep, Outcome::Ok, "unfinished uploads can be listed"),
+            Err(error) => self.lines.refused(Step::Sweep, &error),
         }
     }
 

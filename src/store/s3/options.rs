@@ -11,7 +11,7 @@ use crate::store::operation::Operation;
 ///
 /// | operation | owner, payer | encryption, key, ACL | checksum (mode `always`) |
 /// |---|---|---|---|
-/// | `ListObjectsV2`, `GetObject`, `DeleteObject`, `AbortMultipartUpload` | yes | | |
+/// | `ListObjectsV2`, `GetObject`, `DeleteObject`, `AbortMultipartUpload`, `ListMultipartUploads` | yes | | |
 /// | `PutObject` | yes | yes | the body's CRC64NVME |
 /// | `CreateMultipartUpload` | yes | yes | algorithm CRC64NVME, type `FULL_OBJECT` |
 /// | `UploadPart` | yes | | the part's CRC64NVME |

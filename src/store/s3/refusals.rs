@@ -17,7 +17,7 @@ use super::{Address, Clients, RequestOptions, Retries, S3Bucket, Side};
 use crate::domain::error::{Error, Kind};
 use crate::domain::settings::{Checksum, Encryption};
 use crate::store::operation::Operation;
-use crate::store::ports::{Condition, Delete, List, Multipart, Part, Read, Upload, Write};
+use crate::store::ports::{Condition, Delete, List, ListUploads as _, Multipart, Part, Read, Upload, Write};
 
 const GOLDEN: &str = include_str!("../../../tests/golden/refusals.txt");
 
@@ -176,6 +176,7 @@ async fn refused(bucket: &S3Bucket, operation: Operation) -> Error {
         }
         Operation::AbortMultipartUpload => bucket.abort(key, "id").await,
         Operation::DeleteObject => bucket.delete(key).await,
+        Operation::ListMultipartUploads => bucket.list_uploads("exports/").await.map(drop),
     }
     .unwrap_err()
 }

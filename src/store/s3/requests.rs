@@ -8,7 +8,9 @@ use crate::domain::error::Kind;
 use crate::domain::settings::{Checksum, Encryption};
 use crate::store::checksum::Crc64Nvme;
 use crate::store::operation::Operation;
-use crate::store::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
+use crate::store::ports::{
+    Body, Completed, Condition, Delete, List, ListUploads as _, Multipart, ObjectInfo, Part, Put, Read, Upload, Write,
+};
 use crate::store::resume::ResumingBody;
 
 const KEY_ARN: &str = "arn:aws:kms:eu-central-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab";
@@ -52,6 +54,9 @@ fn succeed(_: usize, seen: &Seen) -> Reply {
     let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
     match seen.method.as_str() {
         "GET" if has("list-type") => Reply::new(200, "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"),
+        "GET" if has("uploads") => {
+            Reply::new(200, "<ListMultipartUploadsResult><IsTruncated>false</IsTruncated></ListMultipartUploadsResult>")
+        }
         "GET" => Reply::new(200, "body").with("etag", etag),
         "POST" if has("uploads") => {
             Reply::new(200, "<InitiateMultipartUploadResult><UploadId>upload/1</UploadId></InitiateMultipartUploadResult>")
@@ -74,6 +79,7 @@ async fn one_of_each(bucket: &S3Bucket) {
     assert_eq!(bucket.complete(&upload_of(&[b"part"])).await.unwrap(), Completed::Done);
     bucket.abort(key, &id).await.unwrap();
     bucket.delete(key).await.unwrap();
+    assert_eq!(bucket.list_uploads("exports/").await.unwrap(), []);
 }
 
 /// The headers whose presence options decide; every other one is the SDK's own.
@@ -122,7 +128,7 @@ async fn the_headers_say_what_the_options_hold() {
     let replay = Replay::new(succeed);
     one_of_each(&replay.bucket(everything(), Side::Customer, Some("us-east-1"))).await;
     let seen = replay.seen();
-    let [list, get, put, create, part, complete, abort, delete] = seen.as_slice() else { panic!("{seen:?}") };
+    let [list, get, put, create, part, complete, abort, delete, uploads] = seen.as_slice() else { panic!("{seen:?}") };
     for request in &seen {
         assert_eq!(request.header("x-amz-expected-bucket-owner"), Some("111122223333"));
         assert_eq!(request.header("x-amz-request-payer"), Some("requester"));
@@ -154,6 +160,10 @@ async fn the_headers_say_what_the_options_hold() {
     assert!(list.target.starts_with("/acme-events"), "{}", list.target);
     for wanted in ["prefix=exports%2F", "encoding-type=url", "max-keys=1000", "list-type=2"] {
         assert!(list.target.contains(wanted), "{wanted} in {}", list.target);
+    }
+    assert!(uploads.target.starts_with("/acme-events") && !uploads.target.contains("list-type"), "{}", uploads.target);
+    for wanted in ["uploads", "prefix=exports%2F", "encoding-type=url", "max-uploads=1000"] {
+        assert!(uploads.target.contains(wanted), "{wanted} in {}", uploads.target);
     }
     assert!(part.target.contains("partNumber=1") && part.target.contains("uploadId=upload%2F1"), "{}", part.target);
 }

@@ -23,6 +23,7 @@ fn operation(seen: &Seen) -> Operation {
     let has = |name: &str| query.split('&').any(|pair| pair.split('=').next() == Some(name));
     let is_bucket = path.trim_matches('/').split('/').count() == 1;
     match seen.method.as_str() {
+        "GET" if is_bucket && has("uploads") => Operation::ListMultipartUploads,
         "GET" if is_bucket => Operation::ListObjectsV2,
         "GET" => Operation::GetObject,
         "POST" if has("uploads") => Operation::CreateMultipartUpload,

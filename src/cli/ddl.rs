@@ -1,0 +1,22 @@
+//! `dayport ddl`: the statements that define a destination's tables, on standard output.
+
+use std::process::ExitCode;
+
+use super::{DdlArguments, DdlDialect, Outcome, Terminal};
+use crate::config::Environment;
+use crate::handler::Services;
+use crate::report::ddl::Dialect;
+use crate::store::s3::{Clients, Retries};
+
+pub(super) async fn ddl(arguments: &DdlArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
+    let clients = Clients::from_environment(Retries::default()).await;
+    let services = Services::load(arguments.config.as_deref(), &clients, environment).await?;
+    let dialect = match arguments.dialect {
+        DdlDialect::Athena => Dialect::Athena,
+        DdlDialect::Spark => Dialect::Spark,
+        DdlDialect::DuckDb => Dialect::DuckDb,
+        DdlDialect::Snowflake => Dialect::Snowflake,
+    };
+    terminal.print(&services.ddl(&arguments.destination, arguments.table.as_deref(), dialect).await?)?;
+    Ok(ExitCode::SUCCESS)
+}
