@@ -9,7 +9,10 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use dayport::domain::error::{Error, Result};
 use dayport::store::checksum::Crc64Nvme;
-use dayport::store::ports::{Body, Completed, Condition, Delete, List, Multipart, ObjectInfo, Part, Put, Read, Upload, Write};
+use dayport::store::ports::{
+    Body, Completed, Condition, Delete, List, ListUploads, Multipart, ObjectInfo, Part, Put, Read, Staged, Upload, UploadInfo,
+    Write,
+};
 
 /// What one read of a body gives; about what a connection does.
 const PIECE: usize = 64 << 10;
@@ -77,6 +80,15 @@ impl List for Folder {
         all.retain(|object| object.key.starts_with(prefix) && after.is_none_or(|after| object.key.as_str() > after));
         all.sort_by(|a, b| a.key.cmp(&b.key));
         Ok((all, false))
+    }
+}
+
+impl Staged for Folder {}
+
+/// No bench sweeps.
+impl ListUploads for Folder {
+    async fn list_uploads_page(&self, _: &str, _: Option<&UploadInfo>) -> Result<(Vec<UploadInfo>, Option<UploadInfo>)> {
+        Ok((Vec::new(), None))
     }
 }
 

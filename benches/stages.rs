@@ -19,8 +19,10 @@ use dayport::records::reader::{Place, Reader, Visit};
 use dayport::records::route::{PartitionRule, Reason, Rules};
 use dayport::run::export::book::SchemaBook;
 use dayport::run::export::chunk::{ChunkReader, ChunkRules, ObjectRule, Wanted};
+use dayport::run::export::dedupe::Dedupe;
 use dayport::run::export::gather::{Gather, Step};
 use dayport::run::export::held::Held;
+use dayport::run::export::scratch::Scratch;
 use dayport::run::export::unpack::Unpacker;
 use dayport::store::ports::ObjectInfo;
 
@@ -164,21 +166,22 @@ impl Bench<'_> {
         let max_record_bytes = self.settings.staging.max_record_bytes;
         let held = Held::new(&infos, max_record_bytes, false);
         let group = self.settings.parquet.row_group_size;
-        let mut gather = Gather::new(Arc::clone(&rules), group, 1000, BTreeSet::new(), held);
+        let mut gather = Gather::new(Arc::clone(&rules), group, 1000, BTreeSet::new(), Dedupe::Off, held);
         let mut chunk_reader = ChunkReader::new(Arc::clone(&rules));
         let mut checker = Reader::new(self.settings.staging.max_depth, self.settings.staging.max_record_len());
         let rule = ObjectRule { folder: None, wanted: Wanted::AllBut(Arc::default()) };
         let mut files: Vec<(RollingFile, Option<Ready>)> = Vec::new();
         let mut spare = Vec::new();
+        let scratch = Arc::new(Scratch::open(&std::env::temp_dir(), self.settings.run.scratch_budget).unwrap());
         for (at, (info, bytes)) in self.objects.iter().enumerate() {
-            let mut unpacker = Unpacker::new(&self.settings.staging, self.settings.run.chunk_bytes, info.size);
+            let mut unpacker = Unpacker::new(&self.settings.staging, &self.settings.run, info.size, Arc::clone(&scratch));
             let mut input = vec![bytes.clone()];
             let mut is_done = false;
             while !is_done {
                 let mut chunks = Vec::new();
                 unpacker.recycle(&mut spare);
                 let input = std::mem::take(&mut input);
-                is_done = timed(&mut stages.unpack, || unpacker.unpack(at, input, true, &mut chunks).unwrap());
+                is_done = timed(&mut stages.unpack, || unpacker.unpack(at, input, true, true, &mut chunks).unwrap());
                 for chunk in chunks {
                     if is_whole {
                         timed(&mut stages.check, || chunk.read_by(&mut checker, &mut NoOne));

@@ -238,10 +238,11 @@ impl Builder {
     /// Whether the column's value will say of what kind the token was, and whether it was a whole number.
     fn tells_kind_of(&self, token: &Token, buffer: &[u8]) -> bool {
         match (&self.values, token.kind) {
-            (Values::Text { .. }, TokenKind::String) | (Values::Boolean(_), TokenKind::True | TokenKind::False) => true,
-            (Values::Int64(_), TokenKind::Number) => true,
+            (Values::Text { .. }, TokenKind::String)
+            | (Values::Boolean(_), TokenKind::True | TokenKind::False)
+            | (Values::Int64(_), TokenKind::Number)
+            | (Values::Timestamp(_), _) => true,
             (Values::Double(_), TokenKind::Number) => short_decimal(token.text(buffer)).is_some(),
-            (Values::Timestamp(_), _) => true,
             _ => false,
         }
     }

@@ -165,8 +165,9 @@ mod tests {
     fn rows(count: i64) -> StructArray {
         let some = |row: i64, of: i64| (row % of != 0).then_some(row);
         let numbers: ArrayRef = Arc::new((0..count).map(|row| some(row, 3)).collect::<Int64Array>());
-        let doubles: ArrayRef =
-            Arc::new((0..count).map(|row| some(row, 5).map(|row| row as f64 / 4.0)).collect::<Float64Array>());
+        let doubles: ArrayRef = Arc::new(
+            (0..count).map(|row| some(row, 5).map(|row| f64::from(i32::try_from(row).unwrap()) / 4.0)).collect::<Float64Array>(),
+        );
         let flags: ArrayRef = Arc::new((0..count).map(|row| some(row, 4).map(|row| row % 2 == 0)).collect::<BooleanArray>());
         let texts: ArrayRef =
             Arc::new((0..count).map(|row| some(row, 7).map(|row| format!("text {row} é"))).collect::<StringArray>());
@@ -189,7 +190,9 @@ mod tests {
             let pieces: Vec<StructArray> =
                 (0..100).step_by(length).map(|from| whole.slice(from, length.min(100 - from))).collect();
             let mut join = Join::new(whole.fields(), 0).unwrap();
-            pieces.iter().for_each(|piece| join.push(piece).unwrap());
+            for piece in &pieces {
+                join.push(piece).unwrap();
+            }
             assert_eq!(join.rows(), 100);
             let by_concat = concat(&pieces.iter().map(|piece| piece as &dyn Array).collect::<Vec<_>>()).unwrap();
             assert_eq!(&join.finish().unwrap(), by_concat.as_struct(), "{length}");

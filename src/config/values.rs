@@ -278,7 +278,7 @@ pub(super) fn queue_url(value: &DeValue<'_>) -> Ruled<String> {
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
         let has_path =
             rest.and_then(|rest| rest.split_once('/')).is_some_and(|(host, path)| !host.is_empty() && !path.is_empty());
-        has_path && !text.ends_with(".fifo") && text.bytes().all(|byte| byte.is_ascii_graphic())
+        has_path && text.strip_suffix(".fifo").is_none() && text.bytes().all(|byte| byte.is_ascii_graphic())
     })
 }
 

@@ -100,12 +100,11 @@ fn matched<'k>(template: &str, key: &'k str, mut found: Found<'k>) -> Option<(Fo
                 return matched(template, key.strip_prefix(organization)?, found);
             }
             let part = key.split('/').next()?;
-            let ends = part.char_indices().map(|(at, letter)| at + letter.len_utf8());
-            ends.filter_map(|end| {
+            let mut ends = part.char_indices().map(|(at, letter)| at + letter.len_utf8());
+            ends.find_map(|end| {
                 let (organization, rest) = key.split_at_checked(end)?;
                 matched(template, rest, Found { organization: Some(organization), ..found })
             })
-            .next()
         }
         _ => None,
     }

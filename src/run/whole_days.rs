@@ -82,7 +82,7 @@ impl World {
         let rim = Rim { now_millis: &|| self.now_millis, millis_left, on_progress, panic_on_object: None };
         let stores = Stores { staging, state: &self.state, customer };
         let asked = Asked { day: day.parse().unwrap(), force, configuration };
-        run_day(&rim, &self.settings, &self.settings.destinations[0], stores, asked).await
+        Box::pin(run_day(&rim, &self.settings, &self.settings.destinations[0], stores, asked)).await
     }
 
     pub(super) fn head(&self) -> Head {

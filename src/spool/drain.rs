@@ -87,17 +87,23 @@ where
 /// Receives until enough is held, or nothing is there.
 async fn collect(queue: &(impl Receive + Sync), pace: Pace, is_time_over: &(dyn Fn() -> bool + Sync)) -> Result<Vec<Message>> {
     let held: Mutex<Vec<Message>> = Mutex::default();
-    let (count, bytes, is_empty) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
-    let started = tokio::time::Instant::now();
+    let (count, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (is_empty, is_round_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let is_enough = || {
         count.load(Ordering::Relaxed) + MOST_AT_ONCE > pace.most_messages.max(MOST_AT_ONCE)
             || bytes.load(Ordering::Relaxed) >= pace.most_bytes
             || is_empty.load(Ordering::Relaxed)
-            || started.elapsed() >= pace.round
+            || is_round_over.load(Ordering::Relaxed)
             || is_time_over()
     };
     let (held, count, bytes, is_empty, is_enough) = (&held, &count, &bytes, &is_empty, &is_enough);
-    bounded(0..pace.lanes, pace.lanes, |_| async move {
+    let round = async {
+        tokio::time::sleep(pace.round).await;
+        is_round_over.store(true, Ordering::Relaxed);
+        // The lanes end by themselves, each with what it was given.
+        std::future::pending::<()>().await;
+    };
+    let lanes = bounded(0..pace.lanes, pace.lanes, |_| async move {
         while !is_enough() {
             let received = queue.receive(MOST_AT_ONCE, pace.wait, pace.visibility).await?;
             if received.is_empty() {
@@ -109,8 +115,12 @@ async fn collect(queue: &(impl Receive + Sync), pace: Pace, is_time_over: &(dyn 
             held.lock().unwrap_or_else(PoisonError::into_inner).extend(received);
         }
         Ok(())
-    })
-    .await?;
+    });
+    tokio::select! {
+        biased;
+        ended = lanes => ended.map(drop)?,
+        () = round => {}
+    }
     Ok(std::mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 

@@ -98,7 +98,8 @@ where
         let places = &Places::new(&settings.state, &queue.url);
         let listed = state.list_all(&places.day(day)).await?;
         let by_key: BTreeMap<&str, &ObjectInfo> = listed.iter().map(|object| (object.key.as_str(), object)).collect();
-        let indexes: Vec<String> = by_key.keys().filter(|key| key.ends_with(".json")).map(|key| (*key).to_owned()).collect();
+        let indexes: Vec<String> =
+            by_key.keys().filter(|key| key.strip_suffix(".json").is_some()).map(|key| (*key).to_owned()).collect();
         let batches = bounded(indexes, LANES, |key| async move {
             let batch = Batch::read(*state, &key).await?;
             Ok((key, batch))

@@ -229,7 +229,9 @@ impl Batches {
         let day = replay::day_folder(&replay.settings.state, replay.destination, replay.into);
         let place = folder.map_or_else(|| day.clone(), |folder| format!("{day}{folder}/"));
         let mut digest = Sha256::new();
-        origins.iter().for_each(|origin| digest.update(origin));
+        for origin in &origins {
+            digest.update(origin);
+        }
         digest.update(&body);
         let name: String = hex(&digest.finalize()).chars().take(32).collect();
         let count = origins.len() as u64;
