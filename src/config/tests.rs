@@ -640,6 +640,14 @@ fn a_staging_queue_is_read_one_way_and_lets_the_prefix_be_without_a_day() {
 }
 
 #[test]
+fn keys_of_the_customers_own_for_encryption_are_refused_at_start() {
+    for text in ["sse_customer_key = \"x\"", "SSE_C = true", "encryption = \"SSE-C\""] {
+        let mistakes = mistakes(&in_destination(text)).concat();
+        assert!(mistakes.contains("customer-provided keys (SSE-C) are refused"), "{text}: {mistakes}");
+    }
+}
+
+#[test]
 fn credentials_go_one_way_and_are_never_printed() {
     let of = |insert: &str| mistakes(&in_destination(insert));
     let both = of(

@@ -1,6 +1,6 @@
 //! What the pages of a row group claim, added up before any of them is read.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
@@ -22,6 +22,8 @@ const BESIDE_VALUE: u64 = 4;
 const VIEW_BYTES: u64 = 16;
 /// Bytes at which a page's header is looked for, one length after the other: statistics make some long.
 const HEADER_BYTES: [u64; 3] = [1 << 10, 32 << 10, 2 << 20];
+/// Bytes that are read of a Brotli page at a time.
+const BROTLI_BUFFER: usize = 4 << 10;
 /// LZ4 packs 255 bytes into one, at most.
 const LZ4_RATIO: u64 = 255;
 
@@ -111,10 +113,12 @@ fn claims(file: &File, column: &ColumnChunkMetaData, memory: u64) -> Result<Clai
         if unpacked > memory {
             return Err(damage(format!("has a page of {unpacked} bytes, write smaller pages or raise `run.memory_budget`")));
         }
+        let levels = number(header.levels)?.min(packed);
+        let packed_bytes = || file.bytes_at(body + levels, packed - levels).map_err(Fault::Source);
         match column.compression() {
-            Compression::GZIP(_) => {
-                let levels = number(header.levels)?.min(packed);
-                check_gzip(file, body + levels, packed - levels, unpacked)?;
+            Compression::GZIP(_) => check_unpacked(MultiGzDecoder::new(packed_bytes()?.as_slice()), unpacked)?,
+            Compression::BROTLI(_) => {
+                check_unpacked(brotli::Decompressor::new(packed_bytes()?.as_slice(), BROTLI_BUFFER), unpacked)?;
             }
             Compression::LZ4 if packed.saturating_mul(LZ4_RATIO) > memory => {
                 return Err(damage(
@@ -174,11 +178,10 @@ fn header_at(file: &File, at: u64, end: u64) -> Result<Option<(PageHeader, u64)>
     Ok(None)
 }
 
-/// Checks that a gzip page unpacks to no more than it claims: the reader would unpack all that comes.
-fn check_gzip(file: &File, at: u64, length: u64, claimed: u64) -> Result<(), Fault> {
-    let packed = file.bytes_at(at, length).map_err(Fault::Source)?;
-    let mut unpacked = MultiGzDecoder::new(packed.as_slice()).take(claimed.saturating_add(1));
-    // What is no gzip at all is the reader's to say.
+/// Checks that a page of gzip or Brotli unpacks to no more than it claims: the reader would unpack all that comes.
+fn check_unpacked(unpacked: impl io::Read, claimed: u64) -> Result<(), Fault> {
+    let mut unpacked = unpacked.take(claimed.saturating_add(1));
+    // What is not packed so at all is the reader's to say.
     let made = io::copy(&mut unpacked, &mut io::sink()).unwrap_or_default();
     if made > claimed { Err(damage("has a page that unpacks to more than it claims, write it again".to_owned())) } else { Ok(()) }
 }
@@ -254,4 +257,29 @@ fn varint(rest: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// A Brotli page used to be unpacked whole, whatever it claimed: a few bytes of it may be gigabytes.
+    #[test]
+    fn a_page_that_unpacks_to_more_than_it_claims_is_refused() {
+        let zeros = vec![0_u8; 1 << 20];
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(&zeros).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let mut packed = brotli::CompressorWriter::new(Vec::new(), BROTLI_BUFFER, 5, 22);
+        packed.write_all(&zeros).unwrap();
+        let packed = packed.into_inner();
+        assert!(gzip.len() < 2_000 && packed.len() < 2_000, "a hostile page is small");
+        for (claimed, is_fine) in [(1 << 20, true), ((1 << 20) - 1, false), (0, false)] {
+            assert_eq!(check_unpacked(MultiGzDecoder::new(gzip.as_slice()), claimed).is_ok(), is_fine, "{claimed}");
+            let brotli = brotli::Decompressor::new(packed.as_slice(), BROTLI_BUFFER);
+            assert_eq!(check_unpacked(brotli, claimed).is_ok(), is_fine, "{claimed}");
+        }
+    }
 }
