@@ -35,7 +35,8 @@ def needs(request):
     context.update({f"s3:{name}": request.header(name) for name in KEYS if request.header(name)})
     bucket = f"arn:aws:s3:::{request.bucket}"
     if request.operation.startswith("List"):
-        if request.argument("prefix") is not None:
+        # `s3:prefix` is a condition of ListBucket alone.
+        if request.operation == "ListObjectsV2" and request.argument("prefix") is not None:
             context["s3:prefix"] = request.argument("prefix")
         return [(ACTIONS[request.operation], bucket, context)]
     resource = f"{bucket}/{request.key}"

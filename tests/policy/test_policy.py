@@ -38,6 +38,10 @@ CASES = {
     "permutive-root": {"s3_prefix": ""},
     "permutive-odd": {"s3_prefix": "50% off*/a b", **ACL},
     "pontoon-odd": {"s3_prefix": "a?b$c/x", "layout": "pontoon"},
+    "permutive-verify": {"verify": True},
+    "pontoon-verify": {"layout": "pontoon", "verify": True},
+    "permutive-sweep": {"sweep": True},
+    "pontoon-every": {"layout": "pontoon", "verify": True, "sweep": True, **ACL},
 }
 OUT = ROOT / "target/policy"
 
@@ -75,6 +79,10 @@ def objects_of(names):
     return [f"arn:aws:s3:::{name}-bucket/{escaped(prefix_of(name))}*" for name in names]
 
 
+def with_option(option):
+    return [name for name, options in CASES.items() if options.get(option)]
+
+
 def parameters():
     """The stack's parameters for these destinations, by the table of docs/onboarding.md."""
     return {
@@ -84,6 +92,10 @@ def parameters():
         "DestinationObjects": objects_of(CASES),
         "DeletableObjects": objects_of(name for name, options in CASES.items() if options.get("layout") != "pontoon"),
         "AclObjects": objects_of(name for name, options in CASES.items() if "acl" in options),
+        "VerifyObjects": objects_of(with_option("verify")),
+        "VerifyBuckets": [f"arn:aws:s3:::{name}-bucket" for name in with_option("verify")],
+        "VerifyPrefixes": [f"{escaped(prefix_of(name))}*" for name in with_option("verify")],
+        "SweepBuckets": [f"arn:aws:s3:::{name}-bucket" for name in with_option("sweep")],
         "KmsKeyArns": [KEY],
     }
 
@@ -182,6 +194,8 @@ class Policies(unittest.TestCase):
         self.assertTrue(any("/aliases/" in key for key in deleted), deleted)
         acl = {request.operation for request in self.of_bucket("permutive-acl") if request.header("x-amz-acl")}
         self.assertEqual(acl, {"CreateMultipartUpload", "PutObject"})
+        self.assertEqual(operations("permutive-verify") - operations("permutive"), {"GetObject", "ListObjectsV2"})
+        self.assertEqual(operations("permutive-sweep") - operations("permutive"), {"ListMultipartUploads"})
 
     def test_every_request_of_a_run_is_allowed_across_accounts(self):
         questions = Questions()
@@ -272,13 +286,21 @@ class Policies(unittest.TestCase):
                     deny("a longer folder's name", action, f"{bucket}/{prefix[:-1]}2/x")
                     deny("the folder's own name", action, f"{bucket}/{prefix[:-1]}")
             for action in ("s3:PutObjectTagging", "s3:GetObjectAcl", "s3:DeleteObjectVersion", "s3:PutObjectRetention",
-                           "s3:BypassGovernanceRetention", "s3:RestoreObject", "s3:GetObject", "s3:GetObjectVersion"):
+                           "s3:BypassGovernanceRetention", "s3:RestoreObject", "s3:GetObjectVersion"):
                 deny("not granted", action, inside)
             for action in ("s3:PutBucketPolicy", "s3:GetBucketPolicy", "s3:DeleteBucket", "s3:PutLifecycleConfiguration",
-                           "s3:ListBucketMultipartUploads", "s3:ListBucketVersions"):
+                           "s3:ListBucketVersions"):
                 deny("not granted", action, bucket)
             deny("list without prefix", "s3:ListBucket", bucket)
-            deny("list", "s3:ListBucket", bucket, {**tls, "s3:prefix": prefix})
+            deny("list another prefix", "s3:ListBucket", bucket, {**tls, "s3:prefix": "other/"})
+            if "verify" in options:
+                deny("get beside the prefix", "s3:GetObject", f"{bucket}/other/x")
+                deny("get over plain HTTP", "s3:GetObject", inside, {"aws:SecureTransport": "false"})
+            else:
+                deny("get", "s3:GetObject", inside)
+                deny("list", "s3:ListBucket", bucket, {**tls, "s3:prefix": prefix})
+            if "sweep" not in options:
+                deny("uploads of others", "s3:ListBucketMultipartUploads", bucket)
             if options.get("layout") == "pontoon":
                 deny("append-only", "s3:DeleteObject", inside)
             if "acl" not in options:
@@ -289,8 +311,7 @@ class Policies(unittest.TestCase):
             questions.ask("Denied", "a wildcard", need, identity=self.identity, policy=self.policies[name])
         print(f"{self.settle(questions)} forbidden requests denied", file=sys.stderr)
 
-    def test_every_option_that_is_not_run_here_is_what_the_golden_policy_says(self):
-        """`verify` and `sweep`: their statements alone, since no configuration may set them yet."""
+    def test_wildcards_in_a_prefix_are_letters_in_every_options_statement(self):
         golden = (ROOT / "tests/golden/policies.txt").read_text()
         section = golden.partition("=== every option, a prefix")[2].partition("=== ")[0]
         policy = json.loads(section[section.index("{"):])
