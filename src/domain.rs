@@ -3,6 +3,7 @@
 pub mod counts;
 pub mod error;
 pub mod format;
+pub mod hex;
 pub mod layout;
 pub mod replay;
 pub mod run;

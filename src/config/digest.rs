@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::domain::format::Format;
+use crate::domain::hex::hex;
 use crate::domain::settings::{Destination, Encryption, PartitionBy, Settings, Table};
 
 /// SHA-256, in hex, over the ready settings that decide a destination's keys and bytes, and how its uploads were begun.
@@ -14,7 +15,7 @@ use crate::domain::settings::{Destination, Encryption, PartitionBy, Settings, Ta
 pub fn digest_of(destination: &Destination, settings: &Settings) -> String {
     // `serde_json`'s objects are sorted by key, so the text is the same for the same settings.
     let text = decisive(destination, settings).to_string();
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(text.as_bytes()))
 }
 
 fn decisive(destination: &Destination, settings: &Settings) -> Value {

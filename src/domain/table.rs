@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::hex::hex;
+
 /// How a table's files relate to the days before (CONTRACT.md §1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,7 +97,7 @@ impl<'de> Deserialize<'de> for TableName {
 /// The first 8 hex digits of the SHA-256 of `text`: the suffix of every name that had to be changed, of tables and columns alike.
 #[must_use]
 pub fn hash8(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(text.as_bytes())).chars().take(8).collect()
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use s3s::{S3Error, S3Request, S3Result, s3_error};
 use super::checksum::{self, Checksum, fields, show};
 use super::disk::Disk;
 use super::failure::{self, blocking};
-use super::key::hex;
 use super::meta::{Meta, WriteCondition, show_encryption};
 use super::upload::{Done, Part, Upload};
+use crate::domain::hex::hex;
 
 /// The least size of a part that is not the last (S3 user guide, "Multipart upload limits"): 5 MiB.
 const SMALLEST_PART: u64 = 5 * 1024 * 1024;

@@ -15,7 +15,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::failure;
-use super::key::{hex, side_name};
+use super::key::side_name;
+use crate::domain::hex::hex;
 
 /// The side folder's name; no bucket can have it, since it starts with a dot.
 const SIDE: &str = ".dayport-local";

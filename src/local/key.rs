@@ -4,6 +4,8 @@ use std::path::{Component, Path};
 
 use sha2::{Digest, Sha256};
 
+use crate::domain::hex::hex;
+
 /// The longest name of a file or folder, in bytes, on the file systems that matter.
 const LONGEST_NAME: usize = 255;
 
@@ -25,16 +27,6 @@ pub(super) fn is_plain(key: &str) -> bool {
 /// The name under which the side folder knows `key`: 64 hex digits.
 pub(super) fn side_name(key: &str) -> String {
     hex(&Sha256::digest(key.as_bytes()))
-}
-
-/// Lower-case hex digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [hex_digit(byte >> 4), hex_digit(byte & 15)]).collect()
-}
-
-/// The lower-case digit of a number below 16.
-pub(super) fn hex_digit(number: u8) -> char {
-    char::from_digit(u32::from(number), 16).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -16,11 +16,11 @@ use super::body::{drain, receive, send};
 use super::checksum::{Algorithm, Claim, Hasher, fields, show};
 use super::disk::Disk;
 use super::failure::{self, blocking};
-use super::key::hex;
 use super::meta::{
     Meta, ReadCondition, WriteCondition, describe, matches, refuse_unsupported, show_encryption, stated_attributes,
 };
 use super::place::Stored;
+use crate::domain::hex::hex;
 
 /// The most keys in one deletion, and the largest object that one request copies (both from the S3 API reference).
 const MOST_DELETED: usize = 1000;

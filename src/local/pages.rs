@@ -13,9 +13,9 @@ use s3s::{S3Error, S3Result, s3_error};
 use super::access::OWNER;
 use super::disk::Disk;
 use super::failure::blocking;
-use super::key::hex_digit;
 use super::listing::{Page, Query};
 use super::place::Stored;
+use crate::domain::hex::digit;
 
 /// The most entries in one answer.
 const LONGEST_PAGE: i32 = 1000;
@@ -71,7 +71,7 @@ fn url_encoded(text: &str) -> String {
                 encoded.push(char::from(byte));
             }
             b' ' => encoded.push('+'),
-            _ => encoded.extend(['%', hex_digit(byte >> 4).to_ascii_uppercase(), hex_digit(byte & 15).to_ascii_uppercase()]),
+            _ => encoded.extend(['%', digit(byte >> 4).to_ascii_uppercase(), digit(byte & 15).to_ascii_uppercase()]),
         }
     }
     encoded

@@ -15,8 +15,9 @@ use s3s::crypto::{Checksum as _, Md5};
 
 use super::disk::{Disk, Drawer, Temporary, is_absent, read_document, with_parent};
 use super::failure;
-use super::key::{hex, is_plain, side_name};
+use super::key::{is_plain, side_name};
 use super::meta::{Attributes, Meta, WriteCondition};
+use crate::domain::hex::hex;
 
 /// How often a lookup is begun anew because the object was replaced under it.
 const ATTEMPTS: usize = 1000;

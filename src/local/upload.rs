@@ -14,8 +14,8 @@ use super::body::Received;
 use super::checksum::{Algorithm, Checksum, kind_name};
 use super::disk::{Disk, Drawer, Temporary, names_in, read_document, with_parent};
 use super::failure;
-use super::key::hex;
 use super::meta::{Attributes, Encryption};
+use crate::domain::hex::hex;
 
 const UPLOAD: &str = "upload.json";
 const PART: &str = ".part";

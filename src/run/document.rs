@@ -18,14 +18,6 @@ const LARGE: usize = 64 * 1024;
 /// The version of every document's form; one with a greater number was written by a later build that changed what fields mean.
 pub const FORM: u32 = 1;
 
-/// Bytes in lower-case hex.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    nibbles.filter_map(|nibble| DIGITS.get(usize::from(nibble))).collect()
-}
-
 /// The document's bytes: compact JSON, or its gzip from 64 KiB on. The same value gives the same bytes.
 pub fn encode(value: &impl Serialize) -> Result<Bytes> {
     let json = serde_json::to_vec(value)

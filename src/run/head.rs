@@ -18,8 +18,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::document::{FORM, hex};
+use super::document::FORM;
 use crate::domain::error::{Error, Result};
+use crate::domain::hex::hex;
 use crate::domain::run::{Day, Transfer};
 use crate::domain::table::TableName;
 

@@ -14,8 +14,8 @@ use flate2::write::GzEncoder;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::document::hex;
 use crate::domain::error::{Error, Result};
+use crate::domain::hex::hex;
 use crate::domain::run::RunId;
 use crate::store::ports::{Condition, Write};
 

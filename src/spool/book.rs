@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::domain::error::{Error, Result};
+use crate::domain::hex::hex;
 use crate::domain::run::Day;
 use crate::domain::settings::State;
 use crate::store::ports::{Condition, Put, Read, Write};
@@ -174,5 +175,5 @@ pub fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&hash.finalize())
 }

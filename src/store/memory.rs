@@ -4,7 +4,6 @@ mod faults;
 pub mod queue;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -19,6 +18,7 @@ use super::ports::{
     Write,
 };
 use crate::domain::error::{Error, Result};
+use crate::domain::hex::hex;
 
 /// S3's least size of every part but the last.
 const LEAST_PART: u64 = 5 * 1024 * 1024;
@@ -256,10 +256,7 @@ fn bad_complete(upload: &Upload, what: &str) -> Error {
 }
 
 fn hex16(digest: &[u8]) -> String {
-    digest.iter().take(16).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(digest.get(..16).unwrap_or(digest))
 }
 
 /// From content alone, as S3's: the same bytes again have the same ETag.

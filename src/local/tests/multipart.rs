@@ -110,7 +110,7 @@ fn etag_of_parts(whole: &[u8], size: usize) -> String {
     let md5 = |bytes: &[u8]| <s3s::crypto::Md5 as s3s::crypto::Checksum>::checksum(bytes);
     let sums: Vec<u8> = whole.chunks(size).flat_map(md5).collect();
     let count = whole.chunks(size).count();
-    format!("\"{}-{count}\"", crate::local::key::hex(&md5(&sums)))
+    format!("\"{}-{count}\"", crate::domain::hex::hex(&md5(&sums)))
 }
 
 #[tokio::test]

@@ -200,7 +200,7 @@ async fn an_etag_always_belongs_to_the_bytes_it_comes_with() {
         let etag = get.e_tag().unwrap().to_owned();
         let body = get.body.collect().await.unwrap().to_vec();
         let md5 = <s3s::crypto::Md5 as s3s::crypto::Checksum>::checksum(&body);
-        assert_eq!(etag, format!("\"{}\"", crate::local::key::hex(&md5)));
+        assert_eq!(etag, format!("\"{}\"", crate::domain::hex::hex(&md5)));
         assert_eq!(version.unwrap_or("0".to_owned()).as_bytes(), body);
         reads += 1;
     }

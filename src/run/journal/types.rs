@@ -7,9 +7,9 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::counts::Counts;
 use crate::domain::error::Error;
+use crate::domain::hex::hex;
 use crate::domain::run::{Day, RunId, Transfer};
 use crate::domain::table::{SyncMode, TableName};
-use crate::run::document::hex;
 use crate::store::ports::{ObjectInfo, Upload};
 
 /// A multipart upload that was begun.

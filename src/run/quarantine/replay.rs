@@ -8,10 +8,11 @@ use sha2::{Digest, Sha256};
 
 use super::stored::{RunQuarantine, StoredRecord, read_parts};
 use crate::domain::error::{Error, Result};
+use crate::domain::hex::hex;
 use crate::domain::replay;
 use crate::domain::run::Day;
 use crate::domain::settings::{Destination, Settings};
-use crate::run::document::{self, FORM, hex};
+use crate::run::document::{self, FORM};
 use crate::run::head::Head;
 use crate::run::journal::Phase;
 use crate::run::paths::Paths;
