@@ -254,7 +254,7 @@ pub async fn handle(
         Some(queue) if is_scheduled || turns.len() > 1 => work::queue_up(queue, &turns, force, is_scheduled).await,
         _ => {
             let run = async |turn: &Turn<'_>| services.run(turn, force, invocation, watcher).await;
-            let mut runs = drive(&turns, settings.run.deadline_margin, invocation, watcher, run).await;
+            let mut runs = drive(&turns, settings.run.margin_millis(), invocation, watcher, run).await;
             if let (Some(queue), [turn], [answer]) = (queue, turns.as_slice(), runs.as_mut_slice())
                 && answer.state == RunOutcome::Continued
             {
@@ -372,17 +372,16 @@ fn unknown(name: &str, destinations: &[Destination]) -> Error {
 /// Makes the runs in turn.
 async fn drive(
     turns: &[Turn<'_>],
-    margin: Duration,
+    margin_millis: u64,
     invocation: &Invocation,
     watcher: &dyn Watcher,
     run: impl AsyncFn(&Turn<'_>) -> RunAnswer,
 ) -> Vec<RunAnswer> {
-    let margin = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
     let mut waiting: BTreeMap<&str, RunOutcome> = BTreeMap::new();
     let mut answers = Vec::with_capacity(turns.len());
     for turn in turns {
         let id = turn.run();
-        let has_no_time = invocation.millis_left().is_some_and(|left| left <= margin);
+        let has_no_time = invocation.millis_left().is_some_and(|left| left <= margin_millis);
         let earlier_day = waiting.get(turn.destination.name.as_str()).copied();
         let answer = if turn.is_paused {
             RunAnswer::bare(&id, RunOutcome::Paused)

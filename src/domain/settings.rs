@@ -177,6 +177,14 @@ pub struct Run {
     pub deadline_margin: Duration,
 }
 
+impl Run {
+    /// [`deadline_margin`](Run::deadline_margin) in milliseconds, as an invocation's rest of time is told.
+    #[must_use]
+    pub fn margin_millis(&self) -> u64 {
+        u64::try_from(self.deadline_margin.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
 /// `run.scratch_budget`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ScratchBudget {

@@ -55,6 +55,18 @@ impl Why {
 }
 
 impl Job {
+    /// A run that a trigger asks for; `force` is the trigger's id, where the day is to be run again.
+    pub(super) fn of(run: &RunId, force: Option<&str>, scheduled: bool) -> Job {
+        Job {
+            destination: run.destination.clone(),
+            date: run.day,
+            then: Vec::new(),
+            force: force.map(|id| Force::Of(id.to_owned())),
+            scheduled,
+            error: None,
+        }
+    }
+
     /// Reads a message's body. `id` is the message's own, by which a `"force":true` is known from now on.
     pub(super) fn read(body: &str, id: &str) -> Result<Job> {
         let mut job: Job = serde_json::from_str(body).map_err(|error| {

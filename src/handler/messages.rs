@@ -29,7 +29,7 @@ impl Before for DrainOnce<'_> {
             return Ok(());
         }
         let places = Places::new(&services.settings.state, &settings.url);
-        let margin = u64::try_from(services.settings.run.deadline_margin.as_millis()).unwrap_or(u64::MAX);
+        let margin = services.settings.run.margin_millis();
         let is_time_over = || invocation.millis_left().is_some_and(|left| left <= margin);
         let intake = services.intake(&places);
         // On the heap, as a run's future.

@@ -25,7 +25,7 @@ name = "resting"
 s3_bucket = "resting"
 enabled = false
 "#;
-const MARGIN: Duration = Duration::from_mins(1);
+const MARGIN: u64 = 60_000;
 
 pub(super) fn settings() -> Settings {
     config::parse(CONFIGURATION, &Environment { function_memory: Some(3008 << 20), ..Environment::default() }).unwrap()

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::job::{Force, Job, Why};
+use super::job::{Job, Why};
 use super::{Invocation, Turn, Watcher, answer::one_line, drive, named, noted};
 use crate::domain::error::{Error, Kind, Result};
 use crate::domain::settings::Settings;
@@ -32,14 +32,7 @@ pub(super) async fn queue_up(
     for turn in turns.iter().filter(|turn| !turn.is_paused && turn.unread.is_none()) {
         match jobs.iter_mut().find(|job| job.destination == turn.destination.name) {
             Some(job) => job.then.push(turn.day),
-            None => jobs.push(Job {
-                destination: turn.destination.name.clone(),
-                date: turn.day,
-                then: Vec::new(),
-                force: force.map(|id| Force::Of(id.to_owned())),
-                scheduled,
-                error: None,
-            }),
+            None => jobs.push(Job::of(&turn.run(), force, scheduled)),
         }
     }
     // Each destination fails alone.
@@ -101,7 +94,7 @@ pub(super) async fn take<Q: Enqueue + Hold + Bury + Sync>(
     }
     let is_paused = !destination.enabled && job.scheduled;
     let turn = Turn { destination, day: job.date, why: Due::Own, is_paused, unread: None };
-    let margin = settings.run.deadline_margin;
+    let margin = settings.run.margin_millis();
     let made = drive(&[turn], margin, invocation, watcher, async |turn: &Turn<'_>| run(turn, job.force_id()).await).await;
     let Some(answer) = made.into_iter().next() else { return Taken { answer: None, is_done: false } };
     settle(queue, &job, message, answer).await
@@ -165,15 +158,7 @@ async fn send(queue: &(impl Enqueue + Sync), job: &Job, delay: Duration) -> Resu
 
 /// Sends a run that goes on to the queue, for an invocation that did not come from there.
 pub(super) async fn go_on(queue: &(impl Enqueue + Sync), turn: &Turn<'_>, force: Option<&str>) -> Result<()> {
-    let job = Job {
-        destination: turn.destination.name.clone(),
-        date: turn.day,
-        then: Vec::new(),
-        force: force.map(|id| Force::Of(id.to_owned())),
-        scheduled: false,
-        error: None,
-    };
-    send(queue, &job, Duration::ZERO).await
+    send(queue, &Job::of(&turn.run(), force, false), Duration::ZERO).await
 }
 
 async fn bury(queue: &(impl Bury + Sync), job: &Job, answer: &RunAnswer) -> Result<()> {

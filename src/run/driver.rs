@@ -350,7 +350,7 @@ where
     }
 
     fn margin(&self) -> u64 {
-        u64::try_from(self.settings.run.deadline_margin.as_millis()).unwrap_or(u64::MAX)
+        self.settings.run.margin_millis()
     }
 
     fn millis_left(&self) -> Option<u64> {

@@ -478,15 +478,20 @@ mod tests {
     use crate::store::memory::MemoryBucket;
     use crate::store::ports::Upload;
 
-    async fn begin<'a>(world: &'a World, holder: &str, build: &str) -> Journal<'a, MemoryBucket> {
-        let open = OpenRun {
+    /// A day's first run, of which nothing is recorded.
+    fn open_run() -> OpenRun {
+        OpenRun {
             generation: 0,
             transfer: Transfer { started_millis: 1_000 },
             forces: Vec::new(),
             commit: None,
             landed: false,
             dead: false,
-        };
+        }
+    }
+
+    async fn begin<'a>(world: &'a World, holder: &str, build: &str) -> Journal<'a, MemoryBucket> {
+        let open = open_run();
         let staged = objects(day("2026-01-15"), &[("a", vec![("t", 1)])]);
         let fingerprint = Fingerprint { build: build.into(), staged: staged_digest(&staged), ..Fingerprint::default() };
         Journal::begin(&world.state, &world.paths(), day("2026-01-15"), &open, holder, &fingerprint, &staged).await.unwrap()
@@ -560,14 +565,7 @@ mod tests {
         let (paths, of) = (world.paths(), day("2026-01-15"));
         world.invoke("other", "2026-01-15", None, &staged).await.unwrap();
         let state = run_state(&world.state, &paths, of, 0).await.unwrap();
-        let open = OpenRun {
-            generation: 0,
-            transfer: Transfer { started_millis: 1_000 },
-            forces: Vec::new(),
-            commit: None,
-            landed: false,
-            dead: false,
-        };
+        let open = open_run();
         let (objects, any) = (objects(of, &staged), Fingerprint::default());
         let error = Journal::begin(&world.state, &paths, of, &open, "stalled", &any, &objects).await.err().unwrap();
         assert!(error.kind() == Kind::Retryable && error.to_string().contains("took over"), "{error}");

@@ -266,18 +266,21 @@ fn add_version(
 }
 
 fn document_of(table: &TableName, day: Day, generation: u32, version: u32, columns: Vec<Column>) -> SchemaDocument {
-    let next_id = columns.iter().map(greatest_id).max().unwrap_or_default() + 1;
+    let next_id = greatest_id(&columns) + 1;
     let schema = TableSchema { version, columns, next_id };
     SchemaDocument { form: FORM, table: table.clone(), day, generation, leaves: schema.leaves(), schema }
 }
 
-fn greatest_id(column: &Column) -> i32 {
-    let inside = match &column.column_type {
-        Type::List(element) => greatest_id(element),
-        Type::Struct(members) => members.iter().map(greatest_id).max().unwrap_or_default(),
-        _ => 0,
+fn greatest_id(columns: &[Column]) -> i32 {
+    let of_column = |column: &Column| {
+        let inside = match &column.column_type {
+            Type::List(element) => greatest_id(std::slice::from_ref(element)),
+            Type::Struct(members) => greatest_id(members),
+            _ => 0,
+        };
+        inside.max(column.id)
     };
-    inside.max(column.id)
+    columns.iter().map(of_column).max().unwrap_or_default()
 }
 
 /// Adds what a footer has more than the manifests: a version of its own.
@@ -295,11 +298,11 @@ fn add_footer(
     let (version, known) = latest.unwrap_or_default();
     let mut unknown_keys = Vec::new();
     complete(&mut columns, &known, "", rescue_column, &mut unknown_keys);
-    if columns == known || greatest_id_of(&columns) <= greatest_id_of(&known) {
+    if columns == known || greatest_id(&columns) <= greatest_id(&known) {
         return;
     }
     let document = document_of(table, day, 0, version + 1, columns);
-    let before = TableSchema { version, next_id: greatest_id_of(&known) + 1, columns: known };
+    let before = TableSchema { version, next_id: greatest_id(&known) + 1, columns: known };
     if registry::check_growth(table, &before, &document.schema).is_err() {
         notes.push(format!("the columns of `{key}` are not those of its table's manifests grown, and were left out"));
         return;
@@ -308,10 +311,6 @@ fn add_footer(
         notes.push(format!("the key of column `{path}` of table `{table}` is known from no manifest: its name had to be changed, and records fill a new column from now on"));
     }
     versions.insert(version + 1, document);
-}
-
-fn greatest_id_of(columns: &[Column]) -> i32 {
-    columns.iter().map(greatest_id).max().unwrap_or_default()
 }
 
 /// Gives a footer's columns what it does not say: from the column of the same id, or else by its name.

@@ -15,7 +15,7 @@ use super::verify::VerifiedDocument;
 use crate::domain::counts::Counts;
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
-use crate::domain::settings::{Destination, Settings};
+use crate::domain::settings::{Destination, Settings, State};
 use crate::domain::table::TableName;
 use crate::store::lanes::{LANES, bounded};
 use crate::store::ports::{List, Read, Staged};
@@ -113,6 +113,24 @@ pub struct DayStanding {
     pub faults: Option<u64>,
 }
 
+impl DayStanding {
+    /// A day of which nothing more is known.
+    fn of(date: Day, state: DayState, generation: u32) -> DayStanding {
+        DayStanding {
+            date,
+            state,
+            generation,
+            started: None,
+            attempts: None,
+            uploads: None,
+            failure: None,
+            totals: None,
+            late_objects: None,
+            faults: None,
+        }
+    }
+}
+
 /// A snapshot table that stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SnapshotStanding {
@@ -174,13 +192,9 @@ where
     V: List + Read + Sync,
     S: Staged + Sync,
 {
-    let heads = state.list_all(&Paths::heads(&settings.state)).await?;
-    let heads = bounded(heads, LANES, |object| async move {
-        let head: Option<Head> = document::read(state, &object.key).await?;
-        Ok(head.and_then(|head| Some((Paths::of_head(&settings.state, &object.key, &head)?, head))))
-    });
+    let heads = all_heads(state, &settings.state).await?;
     let mut known: BTreeMap<String, (Paths, Head)> =
-        heads.await?.into_iter().flatten().map(|(paths, head)| (paths.head(), (paths, head))).collect();
+        heads.into_iter().map(|(paths, head)| (paths.head(), (paths, head))).collect();
     let is_asked = |name: &str| asked.name.is_none_or(|asked| asked == name);
     let mut all = Vec::new();
     for destination in settings.destinations.iter().filter(|destination| is_asked(&destination.name)) {
@@ -191,7 +205,10 @@ where
         if destination.enabled {
             let lag = destination.lag_days.unwrap_or(settings.run.lag_days);
             let own = asked.today.plus_days(-i64::from(lag));
-            standing.days.extend(missed(&head, destination.start_date, own, settings.run.catch_up_days).map(missed_day));
+            standing.days.extend(
+                missed(&head, destination.start_date, own, settings.run.catch_up_days)
+                    .map(|day| DayStanding::of(day, DayState::Missed, 0)),
+            );
             standing.days.sort_by_key(|day| day.date);
         }
         count_late(state, &staging_of(destination), settings, destination, &head, asked.today, &mut standing).await;
@@ -212,6 +229,16 @@ where
         ))),
         _ => Ok(all),
     }
+}
+
+/// Every destination's head with its keys, those that the configuration no longer has among them, in the order of their keys.
+pub async fn all_heads(store: &(impl List + Read + Sync), state: &State) -> Result<Vec<(Paths, Head)>> {
+    let listed = store.list_all(&Paths::heads(state)).await?;
+    let heads = bounded(listed, LANES, |object| async move {
+        let head: Option<Head> = document::read(store, &object.key).await?;
+        Ok(head.and_then(|head| Some((Paths::of_head(state, &object.key, &head)?, head))))
+    });
+    Ok(heads.await?.into_iter().flatten().collect())
 }
 
 async fn standing<V: List + Read + Sync>(
@@ -255,32 +282,10 @@ async fn committed_day<V: Read + Sync>(state: &V, paths: &Paths, date: Day, comm
         bytes: done.files().map(|file| file.upload.size).sum(),
     });
     Ok(DayStanding {
-        date,
-        state: DayState::Committed,
-        generation: commit.generation,
-        started: None,
-        attempts: None,
-        uploads: None,
-        failure: None,
         totals,
-        late_objects: None,
         faults: verified.map(|verified| verified.found.faults.len() as u64),
+        ..DayStanding::of(date, DayState::Committed, commit.generation)
     })
-}
-
-fn missed_day(date: Day) -> DayStanding {
-    DayStanding {
-        date,
-        state: DayState::Missed,
-        generation: 0,
-        started: None,
-        attempts: None,
-        uploads: None,
-        failure: None,
-        totals: None,
-        late_objects: None,
-        faults: None,
-    }
 }
 
 async fn open_day<V: List + Read + Sync>(state: &V, paths: &Paths, date: Day, open: &OpenRun) -> Result<DayStanding> {
@@ -296,16 +301,11 @@ async fn open_day<V: List + Read + Sync>(state: &V, paths: &Paths, date: Day, op
         _ => DayState::Exporting,
     };
     Ok(DayStanding {
-        date,
-        state,
-        generation: open.generation,
         started: Some(open.transfer.instant()),
         attempts: run.as_ref().map(|run| run.attempt + 1),
         uploads: Some(uploads as u64),
         failure: run.and_then(|run| run.failure),
-        totals: None,
-        late_objects: None,
-        faults: None,
+        ..DayStanding::of(date, state, open.generation)
     })
 }
 

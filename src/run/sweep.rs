@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::document;
-use super::head::Head;
 use super::journal::{OpenUpload, recorded_uploads};
 use super::paths::Paths;
+use super::standing::all_heads;
 use crate::domain::error::Result;
 use crate::domain::settings::{Destination, State};
 use crate::store::lanes::{LANES, bounded};
@@ -42,13 +41,8 @@ where
 
 /// What the journals of all open runs at the destination's place have recorded, also those of a name that it had before.
 async fn open_runs_uploads<S: List + Read + Sync>(state: &S, settings: &State, paths: &Paths) -> Result<Vec<OpenUpload>> {
-    let heads = state.list_all(&Paths::heads(settings)).await?;
-    let heads = bounded(heads, LANES, |object| async move {
-        let head: Option<Head> = document::read(state, &object.key).await?;
-        Ok(head.and_then(|head| Some((Paths::of_head(settings, &object.key, &head)?, head))))
-    });
     let mut known = Vec::new();
-    for (of, head) in heads.await?.into_iter().flatten().filter(|(of, _)| of.place() == paths.place()) {
+    for (of, head) in all_heads(state, settings).await?.into_iter().filter(|(of, _)| of.place() == paths.place()) {
         for (day, open) in &head.open {
             known.extend(recorded_uploads(state, &of, *day, open.generation).await?);
         }

@@ -336,14 +336,20 @@ async fn read<C: Read + Sync>(customer: &C, key: &str, object: &ObjectInfo, day:
     Ok(Found { checksum: checksum.base64(), content: content.end(object.size, day) })
 }
 
+/// An object's bytes from `at` on.
+async fn read_rest<C: Read + Sync>(customer: &C, object: &ObjectInfo, at: u64) -> Result<Vec<u8>> {
+    let mut rest = Vec::new();
+    let mut body = customer.read_from(&object.key, at, &object.etag).await?;
+    while let Some(piece) = body.next().await {
+        rest.extend_from_slice(&piece?);
+    }
+    Ok(rest)
+}
+
 /// Where a Parquet file's metadata begins, by its last bytes; `None` where they say nothing.
 async fn metadata_start<C: Read + Sync>(customer: &C, object: &ObjectInfo) -> Result<Option<u64>> {
     let Some(at) = object.size.checked_sub(footer::TAIL_BYTES) else { return Ok(None) };
-    let mut tail = Vec::new();
-    let mut body = customer.read_from(&object.key, at, &object.etag).await?;
-    while let Some(piece) = body.next().await {
-        tail.extend_from_slice(&piece?);
-    }
+    let tail = read_rest(customer, object, at).await?;
     Ok(footer::metadata_start(object.size, &tail))
 }
 
@@ -352,11 +358,7 @@ pub async fn read_footer<C: Read + Sync>(customer: &C, object: &ObjectInfo, sinc
     let Some(start) = metadata_start(customer, object).await? else {
         return Ok(Err("it does not end as Parquet does".to_owned()));
     };
-    let mut metadata = Vec::new();
-    let mut body = customer.read_from(&object.key, start, &object.etag).await?;
-    while let Some(piece) = body.next().await {
-        metadata.extend_from_slice(&piece?);
-    }
+    let metadata = read_rest(customer, object, start).await?;
     let tail = usize::try_from(footer::TAIL_BYTES).unwrap_or_default();
     Ok(footer::parse(metadata.get(..metadata.len().saturating_sub(tail)).unwrap_or_default(), since))
 }
