@@ -151,6 +151,13 @@ def stage_sample(endpoint, records, date=DATE, seed=1):
           "--out", f"s3://dayport-staging/events/{date}/"], environment(endpoint))
 
 
+def stage_days(root, records, days):
+    """Stages a sample day for each date of `days`, by its seed, in a local S3 of its own under `root`."""
+    with local_s3(root) as endpoint:
+        for date, seed in days.items():
+            stage_sample(endpoint, records, date, seed)
+
+
 def call(argv, env, check=True):
     """Runs a command to its end and gives its standard output; a failure shows what it said."""
     done = subprocess.run([str(part) for part in argv], env=env, cwd=ROOT, stdin=subprocess.DEVNULL,

@@ -26,6 +26,7 @@ use crate::config::{self, Environment, variable};
 use crate::domain::error::{Error, Result};
 use crate::domain::run::{Day, RunId};
 use crate::domain::settings::{Destination, Settings};
+use crate::domain::spelling::brief;
 use crate::report::progress::state_name;
 use crate::run::answer::{RunAnswer, RunOutcome};
 use crate::run::driver::{Asked, Rim, Stores, run_day};
@@ -365,7 +366,7 @@ fn unknown(name: &str, destinations: &[Destination]) -> Error {
         .map(|known| format!(", did you mean `{known}`?"))
         .unwrap_or_default();
     let known: Vec<String> = destinations.iter().map(|destination| format!("`{}`", destination.name)).collect();
-    let shown: String = name.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let shown = brief(name, 80);
     Error::vendor(format!("there is no destination `{shown}`{nearest} (there are {})", known.join(", ")))
 }
 

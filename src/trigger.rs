@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
 use crate::domain::settings::Destination;
-use crate::domain::spelling::nearest;
+use crate::domain::spelling::{brief, nearest};
 use crate::store::queue::Message;
 
 /// The most days that one event may name.
@@ -334,7 +334,7 @@ fn shown(value: &Value) -> String {
 
 /// Text for a message: one line of at most 80 characters.
 fn printable(text: &str) -> String {
-    text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    brief(text, 80)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::config::Environment;
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
 use crate::domain::settings::Destination;
+use crate::domain::spelling::brief;
 use crate::handler::{Services, named, now_millis};
 use crate::run::document;
 use crate::run::head::Head;
@@ -183,7 +184,7 @@ fn run_line(run: &RunQuarantine) -> String {
 fn record_text(record: &StoredRecord) -> String {
     let bytes = record.bytes().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let mut shown: String = text.chars().take(SHOWN_CHARACTERS).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    let mut shown = brief(&text, SHOWN_CHARACTERS);
     let length = record.length.unwrap_or(bytes.len() as u64);
     if record.length.is_some() || shown.len() < text.len() {
         // Writing to text can't fail.

@@ -23,6 +23,12 @@ pub fn legible(text: &str) -> String {
     legible
 }
 
+/// One line of at most `most` characters of a text from outside: each control character is a U+FFFD.
+#[must_use]
+pub fn brief(text: &str, most: usize) -> String {
+    text.chars().take(most).map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,6 +36,12 @@ mod tests {
     #[test]
     fn a_name_from_outside_commands_no_terminal() {
         assert_eq!(legible("a\u{1b}[31m\u{9b}2J\r\u{7f}b\n\tc é"), "a\\u{1b}[31m\\u{9b}2J\\r\\u{7f}b\n\tc é");
+    }
+
+    #[test]
+    fn a_long_text_from_outside_is_one_short_line() {
+        assert_eq!(brief("a\nb\u{1b}cdé", 6), "a\u{fffd}b\u{fffd}cd");
+        assert_eq!(brief("\t", usize::MAX), "\u{fffd}");
     }
 
     #[test]

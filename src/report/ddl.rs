@@ -6,6 +6,7 @@ use crate::domain::format::Format;
 use crate::domain::layout::{Layout, Prefix};
 use crate::domain::run::Day;
 use crate::domain::schema::{Column, Role, Type};
+use crate::domain::spelling::brief;
 use crate::domain::table::{SyncMode, TableName};
 
 /// An engine.
@@ -103,10 +104,8 @@ pub fn preamble(dialect: Dialect, place: &Place<'_>) -> String {
 /// The key that a column's name was made from, as a comment's text.
 fn key_comment(column: &Column) -> Option<String> {
     // A key may hold anything, and a comment is one line.
-    let plain =
-        |key: &String| key.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect::<String>();
     match column.role {
-        Role::Value | Role::Double => column.original.as_ref().map(|original| format!("key {}", plain(original))),
+        Role::Value | Role::Double => column.original.as_ref().map(|original| format!("key {}", brief(original, usize::MAX))),
         Role::Rescue => Some("values that did not fit, by JSON Pointer".to_owned()),
         Role::BatchId | Role::LastSynced => None,
     }

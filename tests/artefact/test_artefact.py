@@ -73,9 +73,7 @@ class Invocations(unittest.TestCase):
     def setUpClass(cls):
         """Stages two days once; each test copies them into buckets of its own."""
         shutil.rmtree(WORK, ignore_errors=True)
-        with lab.local_s3(WORK / "staged/s3") as endpoint:
-            for date, seed in ((DAY_BEFORE, 1), (DAY, 2)):
-                lab.stage_sample(endpoint, 2000, date, seed)
+        lab.stage_days(WORK / "staged/s3", 2000, {DAY_BEFORE: 1, DAY: 2})
         # A lease that a test can wait for.
         cls.config = WORK / "dayport.toml"
         cls.config.write_text(lab.CONFIG.read_text().replace("[state]\n", '[state]\nlease = "5s"\n', 1))

@@ -31,9 +31,7 @@ class WorkQueue(unittest.TestCase):
     def setUpClass(cls):
         """Stages two days once; each test copies them into buckets of its own."""
         shutil.rmtree(WORK, ignore_errors=True)
-        with lab.local_s3(WORK / "staged/s3") as endpoint:
-            for date, seed in ((DAY_BEFORE, 1), (DAY, 2)):
-                lab.stage_sample(endpoint, 10_000, date, seed)
+        lab.stage_days(WORK / "staged/s3", 10_000, {DAY_BEFORE: 1, DAY: 2})
         cls._moto = contextlib.ExitStack()
         cls.addClassCleanup(cls._moto.close)
         cls.sqs, cls.sqs_endpoint = cls._moto.enter_context(moto(WORK / "moto.log"))
