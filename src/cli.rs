@@ -23,7 +23,9 @@ use serde::Serialize;
 use crate::config::Environment;
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
+use crate::handler::Services;
 use crate::records::route::Reason;
+use crate::store::s3::{Clients, Retries};
 
 pub use self::terminal::Terminal;
 
@@ -447,6 +449,20 @@ pub async fn perform(arguments: Arguments, environment: &Environment, terminal: 
 
 /// The exit code of a command, or the error to print.
 type Outcome = Result<ExitCode>;
+
+/// The services of a command that takes `--config`.
+async fn load(config: Option<&str>, environment: &Environment) -> Result<Services> {
+    let clients = Clients::from_environment(Retries::default()).await;
+    Services::load(config, &clients, environment).await
+}
+
+/// Prints what a command reports: text for people, in which a name from outside commands no terminal, or one line of JSON.
+fn report(terminal: &Terminal, output: Output, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+    match output {
+        Output::Text => terminal.tell(&text()),
+        Output::Json => terminal.print(&json_line(value)?),
+    }
+}
 
 /// A value as one line of JSON.
 fn json_line(value: &impl Serialize) -> Result<String> {

@@ -2,15 +2,13 @@
 
 use std::process::{self, ExitCode};
 
-use super::{CheckArguments, Outcome, Output, Terminal, json_line};
+use super::{CheckArguments, Outcome, Output, Terminal, json_line, load};
 use crate::config::Environment;
-use crate::handler::{Failure, Invocation, Nobody, Services, handle, now_millis};
-use crate::store::s3::{Clients, Retries};
+use crate::handler::{Failure, Invocation, Nobody, handle, now_millis};
 use crate::trigger::Request;
 
 pub(super) async fn check(arguments: &CheckArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
-    let clients = Clients::from_environment(Retries::default()).await;
-    let services = Services::load(arguments.config.as_deref(), &clients, environment).await?;
+    let services = load(arguments.config.as_deref(), environment).await?;
     let request = Request::Check { destination: arguments.destination.clone() };
     let invocation = Invocation::unlimited(format!("command-{}-{}", now_millis(), process::id()));
     let (answer, code) = match handle(&services, &request, &invocation, &Nobody).await {

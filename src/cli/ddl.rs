@@ -2,15 +2,12 @@
 
 use std::process::ExitCode;
 
-use super::{DdlArguments, DdlDialect, Outcome, Terminal};
+use super::{DdlArguments, DdlDialect, Outcome, Terminal, load};
 use crate::config::Environment;
-use crate::handler::Services;
 use crate::report::ddl::Dialect;
-use crate::store::s3::{Clients, Retries};
 
 pub(super) async fn ddl(arguments: &DdlArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
-    let clients = Clients::from_environment(Retries::default()).await;
-    let services = Services::load(arguments.config.as_deref(), &clients, environment).await?;
+    let services = load(arguments.config.as_deref(), environment).await?;
     let dialect = match arguments.dialect {
         DdlDialect::Athena => Dialect::Athena,
         DdlDialect::Spark => Dialect::Spark,

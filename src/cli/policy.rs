@@ -2,16 +2,14 @@
 
 use std::process::ExitCode;
 
-use super::{Outcome, PolicyArguments, PolicyOutput, Terminal};
+use super::{Outcome, PolicyArguments, PolicyOutput, Terminal, load};
 use crate::access::policy::{self, Wanted};
 use crate::config::Environment;
 use crate::domain::error::Error;
-use crate::handler::{Services, named};
-use crate::store::s3::{Clients, Retries};
+use crate::handler::named;
 
 pub(super) async fn print(arguments: &PolicyArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
-    let clients = Clients::from_environment(Retries::default()).await;
-    let services = Services::load(arguments.config.as_deref(), &clients, environment).await?;
+    let services = load(arguments.config.as_deref(), environment).await?;
     let settings = services.settings();
     let destination = named(&arguments.destination, &settings.destinations)?;
     let theirs = match &arguments.merge {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Outcome, Output, QuarantineCommand, QuarantineListArguments, QuarantineReplayArguments, QuarantineSelection,
-    QuarantineShowArguments, Terminal, json_line,
+    QuarantineShowArguments, Terminal, json_line, load, report,
 };
 use crate::config::Environment;
 use crate::domain::error::{Error, Result};
@@ -22,7 +22,6 @@ use crate::run::journal::Phase;
 use crate::run::paths::Paths;
 use crate::run::quarantine::replay::{Replay, Replayed};
 use crate::run::quarantine::stored::{RunQuarantine, StoredRecord, read_parts, runs};
-use crate::store::s3::{Clients, Retries};
 
 /// Records that are shown unless it is said how many.
 const USUAL_LIMIT: u64 = 20;
@@ -37,18 +36,13 @@ pub(super) async fn perform(command: &QuarantineCommand, environment: &Environme
     }
 }
 
-async fn services(config: Option<&str>, environment: &Environment) -> Result<Services> {
-    let clients = Clients::from_environment(Retries::default()).await;
-    Services::load(config, &clients, environment).await
-}
-
 #[derive(Serialize)]
 struct Listed {
     runs: Vec<RunQuarantine>,
 }
 
 async fn list(arguments: &QuarantineListArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
-    let services = services(arguments.config.as_deref(), environment).await?;
+    let services = load(arguments.config.as_deref(), environment).await?;
     let settings = services.settings();
     let destinations: Vec<&Destination> = match &arguments.destination {
         Some(name) => vec![named(name, &settings.destinations)?],
@@ -62,13 +56,13 @@ async fn list(arguments: &QuarantineListArguments, environment: &Environment, te
     match arguments.output {
         Output::Json => terminal.print(&json_line(&Listed { runs: found })?)?,
         Output::Text if found.is_empty() => terminal.say("nothing is in quarantine"),
-        Output::Text => terminal.print(&found.iter().map(run_line).collect::<String>())?,
+        Output::Text => terminal.tell(&found.iter().map(run_line).collect::<String>())?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn show(arguments: &QuarantineShowArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
-    let services = services(arguments.config.as_deref(), environment).await?;
+    let services = load(arguments.config.as_deref(), environment).await?;
     let run = selected_run(&services, &arguments.selection).await?;
     let limit = arguments.limit.unwrap_or(if arguments.output == Output::Json { u64::MAX } else { USUAL_LIMIT });
     let (mut shown, mut matching) = (0, 0);
@@ -83,7 +77,7 @@ async fn show(arguments: &QuarantineShowArguments, environment: &Environment, te
         shown += 1;
         match arguments.output {
             Output::Json => terminal.print(&format!("{line}\n"))?,
-            Output::Text => terminal.print(&record_text(record))?,
+            Output::Text => terminal.tell(&record_text(record))?,
         }
         Ok(ControlFlow::Continue(()))
     };
@@ -96,7 +90,7 @@ async fn show(arguments: &QuarantineShowArguments, environment: &Environment, te
 }
 
 async fn replay(arguments: &QuarantineReplayArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
-    let services = services(arguments.config.as_deref(), environment).await?;
+    let services = load(arguments.config.as_deref(), environment).await?;
     let settings = services.settings();
     let run = selected_run(&services, &arguments.selection).await?;
     let destination = named(&arguments.selection.destination, &settings.destinations)?;
@@ -115,10 +109,7 @@ async fn replay(arguments: &QuarantineReplayArguments, environment: &Environment
             replay.corrected(&text).await?
         }
     };
-    match arguments.output {
-        Output::Json => terminal.print(&json_line(&replayed)?)?,
-        Output::Text => terminal.print(&replayed_text(&replayed, into))?,
-    }
+    report(terminal, arguments.output, &replayed, || replayed_text(&replayed, into))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,11 +118,9 @@ async fn open_day(services: &Services, destination: &Destination) -> Result<Day>
     let settings = services.settings();
     let today = Day::from_epoch_micros(now_millis().saturating_mul(1000))
         .ok_or_else(|| Error::vendor("the clock says no day of a calendar, name one with `--into`"))?;
-    let lag = i64::from(destination.lag_days.unwrap_or(settings.run.lag_days));
-    let next = today.plus_days(-lag);
-    let head: Option<Head> = document::read(services.state(), &Paths::new(&settings.state, destination).head()).await?;
-    let is_committed = |day: Day| head.as_ref().is_some_and(|head| head.commits.contains_key(&day));
-    Ok(if is_committed(next) { today } else { next })
+    let next = settings.own_day(destination, today);
+    let head: Head = document::read_or_default(services.state(), &Paths::new(&settings.state, destination).head()).await?;
+    Ok(if head.commits.contains_key(&next) { today } else { next })
 }
 
 fn replayed_text(replayed: &Replayed, into: Day) -> String {

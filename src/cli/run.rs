@@ -4,19 +4,17 @@ use std::pin::pin;
 use std::process::{self, ExitCode};
 
 use super::signals::Signals;
-use super::{Outcome, Output, RunArguments, Terminal, json_line};
+use super::{Outcome, Output, RunArguments, Terminal, load, report};
 use crate::config::Environment;
 use crate::domain::error::Error;
-use crate::handler::{Answer, Failure, Invocation, Services, handle, now_millis};
+use crate::handler::{Answer, Failure, Invocation, handle, now_millis};
 use crate::report::progress::{error_line, run_text};
 use crate::run::answer::RunOutcome;
-use crate::store::s3::{Clients, Retries};
 use crate::trigger::Request;
 
 pub(super) async fn run(arguments: &RunArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
     let request = request(arguments)?;
-    let clients = Clients::from_environment(Retries::default()).await;
-    let services = Services::load(arguments.config.as_deref(), &clients, environment).await?;
+    let services = load(arguments.config.as_deref(), environment).await?;
     let mut signals = Signals::listen().map_err(|error| Error::bug("no signal can be listened to").with_source(error))?;
     // The id of this process's own trigger: a forced re-run that was interrupted is another one when it is asked for again.
     let invocation = Invocation::unlimited(format!("command-{}-{}", now_millis(), process::id()));
@@ -41,7 +39,7 @@ pub(super) async fn run(arguments: &RunArguments, environment: &Environment, ter
         Ok(answer) | Err(Failure { answer: Some(answer), .. }) => answer,
         Err(Failure { error, answer: None }) => return Err(error),
     };
-    report(&answer, arguments.output, terminal)?;
+    tell(&answer, arguments.output, terminal)?;
     let has_failed = answer.runs.iter().any(|run| run.state == RunOutcome::Failed);
     Ok(match stopped_by {
         Some(code) if answer.runs.iter().any(|run| run.state == RunOutcome::Continued) => ExitCode::from(code),
@@ -68,11 +66,8 @@ fn request(arguments: &RunArguments) -> Result<Request, Error> {
     Ok(Request::Days { from, to, destinations, force: arguments.force })
 }
 
-fn report(answer: &Answer, output: Output, terminal: &Terminal) -> Result<(), Error> {
-    match output {
-        Output::Text => terminal.tell(&answer.runs.iter().map(run_text).collect::<String>())?,
-        Output::Json => terminal.print(&json_line(&answer.clone().fitted())?)?,
-    }
+fn tell(answer: &Answer, output: Output, terminal: &Terminal) -> Result<(), Error> {
+    report(terminal, output, &answer.clone().fitted(), || answer.runs.iter().map(run_text).collect())?;
     for line in answer.runs.iter().filter_map(error_line) {
         terminal.say(&format!("error: {line}"));
     }

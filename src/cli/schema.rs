@@ -3,24 +3,21 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::{Outcome, Output, SchemaArguments, SchemaCommand, Terminal, json_line};
+use super::{Outcome, SchemaArguments, SchemaCommand, Terminal, load, report};
 use crate::config::Environment;
 use crate::domain::error::{Error, Result};
-use crate::handler::{Against, Services};
-use crate::store::s3::{Clients, Retries};
+use crate::handler::Against;
 
 pub(super) async fn schema(arguments: &SchemaArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
-    let clients = Clients::from_environment(Retries::default()).await;
-    let services = Services::load(arguments.config.as_deref(), &clients, environment).await?;
-    let is_json = arguments.output == Output::Json;
-    let text = match &arguments.command {
+    let services = load(arguments.config.as_deref(), environment).await?;
+    match &arguments.command {
         SchemaCommand::Show { destination, table, version } => {
-            let report = services.schema_show(destination, table.as_deref(), *version).await?;
-            if is_json { json_line(&report)? } else { report.text() }
+            let found = services.schema_show(destination, table.as_deref(), *version).await?;
+            report(terminal, arguments.output, &found, || found.text())?;
         }
         SchemaCommand::Set { destination, table, columns } => {
-            let report = services.schema_set(destination, table, columns).await?;
-            if is_json { json_line(&report)? } else { report.text() }
+            let found = services.schema_set(destination, table, columns).await?;
+            report(terminal, arguments.output, &found, || found.text())?;
         }
         SchemaCommand::Diff { destination, table, from, to, with } => {
             let against = match (with, from, to) {
@@ -28,16 +25,15 @@ pub(super) async fn schema(arguments: &SchemaArguments, environment: &Environmen
                 (None, Some(from), Some(to)) => Against::Versions(*from, *to),
                 _ => Against::Configuration,
             };
-            let report = services.schema_diff(destination, table.as_deref(), &against).await?;
-            if is_json { json_line(&report)? } else { report.text() }
+            let found = services.schema_diff(destination, table.as_deref(), &against).await?;
+            report(terminal, arguments.output, &found, || found.text())?;
         }
         SchemaCommand::Rebuild { destination, manifests, dry_run } => {
             let manifests = manifests.as_deref().map(read_folder).transpose()?;
-            let report = services.schema_rebuild(destination, manifests, *dry_run).await?;
-            if is_json { json_line(&report)? } else { report.text() }
+            let found = services.schema_rebuild(destination, manifests, *dry_run).await?;
+            report(terminal, arguments.output, &found, || found.text())?;
         }
-    };
-    terminal.print(&text)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

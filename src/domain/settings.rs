@@ -177,6 +177,14 @@ pub struct Run {
     pub deadline_margin: Duration,
 }
 
+impl Settings {
+    /// The day that a trigger of `today` means for a destination: its own lag before, or else that of all.
+    #[must_use]
+    pub fn own_day(&self, destination: &Destination, today: Day) -> Day {
+        today.plus_days(-i64::from(destination.lag_days.unwrap_or(self.run.lag_days)))
+    }
+}
+
 impl Run {
     /// [`deadline_margin`](Run::deadline_margin) in milliseconds, as an invocation's rest of time is told.
     #[must_use]

@@ -23,8 +23,7 @@ impl Services {
     /// the customer's bucket can't be listed.
     pub async fn verify(&self, name: &str, day: Day) -> Result<VerifyReport> {
         let (destination, customer, paths) = self.target(name)?;
-        let head: Option<Head> = document::read(&self.state, &paths.head()).await?;
-        let head = head.unwrap_or_default();
+        let head: Head = document::read_or_default(&self.state, &paths.head()).await?;
         let commit = self.commit_to_verify(&head, &paths, day).await?;
         let commit_document = committed(&self.state, &paths, day, commit).await?;
         let landed = Landed::of(&commit_document, &head, true)?;

@@ -152,9 +152,8 @@ impl Services {
         let clock = RuntimeClock::start();
         let lease = self.lease(&clock, &paths).await?;
         // The next day to be run is the first that has them.
-        let lag = destination.lag_days.unwrap_or(self.settings.run.lag_days);
         let last = lease.head().await.commits.last_key_value().map(|(day, _)| day.plus_days(1));
-        let day = last.unwrap_or(self.today()?.plus_days(-i64::from(lag)));
+        let day = last.unwrap_or(self.settings.own_day(destination, self.today()?));
         let declared = declare(&lease, &self.settings, destination, &table, &columns, day);
         let declaration = Box::pin(lease.hold(declared)).await?;
         Ok(SetReport { destination: destination.name.clone(), declaration })
@@ -180,8 +179,7 @@ impl Services {
         };
         let rescue_column = &self.settings.parquet.rescue_column;
         let rebuilt = if dry_run {
-            let head: Option<Head> = document::read(&self.state, &paths.head()).await?;
-            let head = head.unwrap_or_default();
+            let head: Head = document::read_or_default(&self.state, &paths.head()).await?;
             let plan = rebuild::plan(&paths, destination, rescue_column, evidence, &head)?;
             rebuild::compare(&self.state, &paths, &head, &plan).await?
         } else {
@@ -203,8 +201,7 @@ impl Services {
         /// Days in which a JSON destination's tables are looked for.
         const LATEST_DAYS: usize = 30;
         let (destination, _, paths) = self.target(name)?;
-        let head: Option<Head> = document::read(&self.state, &paths.head()).await?;
-        let head = head.unwrap_or_default();
+        let head: Head = document::read_or_default(&self.state, &paths.head()).await?;
         let mut tables: BTreeMap<TableName, (SyncMode, Vec<Column>)> = BTreeMap::new();
         match destination.format {
             Format::Parquet => {
@@ -275,8 +272,7 @@ impl Services {
     /// The current schemas of a destination, or of one table, by table.
     async fn current(&self, destination: &Destination, paths: &Paths, table: Option<&str>) -> Result<Vec<SchemaDocument>> {
         check_is_parquet(destination)?;
-        let head: Option<Head> = document::read(&self.state, &paths.head()).await?;
-        let registry = head.unwrap_or_default().registry;
+        let Head { registry, .. } = document::read_or_default(&self.state, &paths.head()).await?;
         let wanted = match table {
             None => registry,
             Some(table) => {

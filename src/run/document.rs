@@ -68,6 +68,11 @@ pub async fn read<T: DeserializeOwned>(store: &(impl Read + Sync), key: &str) ->
     }
 }
 
+/// Reads a document, or what there is before anybody wrote one.
+pub async fn read_or_default<T: DeserializeOwned + Default>(store: &(impl Read + Sync), key: &str) -> Result<T> {
+    Ok(read(store, key).await?.unwrap_or_default())
+}
+
 /// Reads a document that must be there.
 pub async fn read_present<T: DeserializeOwned>(store: &(impl Read + Sync), key: &str) -> Result<T> {
     read(store, key)

@@ -39,7 +39,7 @@ pub async fn due_days(
     catch_up_days: u32,
 ) -> Result<Vec<(Due, Day)>> {
     let paths = Paths::new(state, destination);
-    let head: Head = document::read(store, &paths.head()).await?.unwrap_or_else(Head::new);
+    let head: Head = document::read_or_default(store, &paths.head()).await?;
     let earliest = own.plus_days(-i64::from(catch_up_days));
     let mut days = Vec::new();
     for (&day, open) in &head.open {

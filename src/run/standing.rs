@@ -203,8 +203,7 @@ where
         let configured = if destination.enabled { Configured::Enabled } else { Configured::Paused };
         let mut standing = standing(state, &paths, &head, configured, asked.days).await?;
         if destination.enabled {
-            let lag = destination.lag_days.unwrap_or(settings.run.lag_days);
-            let own = asked.today.plus_days(-i64::from(lag));
+            let own = settings.own_day(destination, asked.today);
             standing.days.extend(
                 missed(&head, destination.start_date, own, settings.run.catch_up_days)
                     .map(|day| DayStanding::of(day, DayState::Missed, 0)),

@@ -124,3 +124,21 @@ async fn an_objects_name_in_a_message_stays_one_line_for_people_and_for_logs() {
         assert!(!lines.is_empty() && lines.iter().all(|line| line.get("RunsCommitted").is_none()), "{lines:?}");
     }
 }
+
+/// A key from a record and a failure's message used to be printed as they were by `schema show` and `status`, and the terminal obeyed them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_commands_report_for_people_commands_no_terminal() {
+    let mut lab = Lab::new().await;
+    lab.settings(&Configuration::new().text());
+    let record = r#"{"event_name":"a","time":"2026-01-15","\u001b[2Jkey":1}"#;
+    lab.stage_lines(&format!("events/{DAY}/a.ndjson"), &[record]).await;
+    assert_eq!(lab.run(DAY).await[0].state, RunOutcome::Committed);
+    let later = "2026-01-16";
+    lab.stage(&format!("events/{later}/x\u{1b}[2J.gz"), b"\x1f\x8b\x08\0\0\0\0\0\0\x03 cut off".to_vec()).await;
+    assert_eq!(lab.run(later).await[0].state, RunOutcome::Failed);
+    for (arguments, shown) in [(["schema", "show", "acme"].as_slice(), "\\u{1b}[2Jkey"), (&["status"], "\\u{1b}[2J.gz")] {
+        let (_, out, err) = dayport(&lab, arguments).await;
+        assert!(is_plain(&out) && is_plain(&err), "{arguments:?}: {out:?}\n{err:?}");
+        assert!(out.contains(shown), "{arguments:?}: {out}");
+    }
+}

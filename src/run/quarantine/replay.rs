@@ -154,7 +154,7 @@ impl<S: List + Read + Write + Sync> Replay<'_, S> {
 
     async fn check_open(&self) -> Result<()> {
         let paths = Paths::new(&self.settings.state, self.destination);
-        let head: Head = document::read(self.state, &paths.head()).await?.unwrap_or_default();
+        let head: Head = document::read_or_default(self.state, &paths.head()).await?;
         let is_taken = head.commits.contains_key(&self.into)
             || head.may_have_forgotten(self.into)
             || head.open.get(&self.into).is_some_and(|open| open.commit.is_some());
