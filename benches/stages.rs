@@ -206,6 +206,7 @@ impl Bench<'_> {
                         let mut out = Vec::new();
                         timed(&mut stages.encode, || match step {
                             Step::Rows(rows) => file.push(rows).unwrap(),
+                            Step::Pack => file.pack().unwrap(),
                             Step::EndBatch => file.end_batch(&mut out).unwrap(),
                             Step::EndRowGroup => file.end_row_group(&mut out).unwrap(),
                         });

@@ -11,3 +11,4 @@ pub mod pin;
 mod recount;
 mod rescue;
 pub mod shred;
+pub mod texts;

@@ -26,3 +26,7 @@ pub mod spool;
 pub mod store;
 #[cfg(feature = "aws")]
 pub mod trigger;
+
+/// A day is millions of small columns that grow and go; the C library took a tenth of its time for them, and kept more than it needed.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -23,6 +23,35 @@ pub struct Join {
     rows: usize,
 }
 
+/// How much a join is expected to hold. More is no fault: its columns grow, which costs a copy.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    rows: usize,
+    /// Bytes of each text column, at any depth, in order.
+    texts: Vec<usize>,
+}
+
+impl Room {
+    /// For as much as these rows.
+    #[must_use]
+    pub fn of(rows: &StructArray) -> Room {
+        fn add(array: &dyn Array, texts: &mut Vec<usize>) {
+            if let Some(text) = array.as_string_opt::<i32>() {
+                let ends = (text.value_offsets().first(), text.value_offsets().last());
+                let bytes = ends.0.zip(ends.1).and_then(|(first, last)| usize::try_from(last - first).ok());
+                texts.push(bytes.unwrap_or_default());
+            } else if let Some(list) = array.as_list_opt::<i32>() {
+                add(list.values(), texts);
+            } else if let Some(members) = array.as_struct_opt() {
+                members.columns().iter().for_each(|member| add(member, texts));
+            }
+        }
+        let mut texts = Vec::new();
+        rows.columns().iter().for_each(|column| add(column, &mut texts));
+        Room { rows: rows.len(), texts }
+    }
+}
+
 /// A column so far.
 #[derive(Debug)]
 enum Joined {
@@ -36,9 +65,11 @@ enum Joined {
 }
 
 impl Join {
-    /// Nothing yet, of these columns, with room for so many `rows`.
-    pub fn new(fields: &Fields, rows: usize) -> Result<Join, ArrowError> {
-        let columns = fields.iter().map(|field| Joined::new(field.data_type(), rows)).collect::<Result<_, _>>()?;
+    /// Nothing yet, of these columns, with that room.
+    pub fn new(fields: &Fields, room: &Room) -> Result<Join, ArrowError> {
+        let mut texts = room.texts.iter().copied();
+        let columns =
+            fields.iter().map(|field| Joined::new(field.data_type(), room.rows, &mut texts)).collect::<Result<_, _>>()?;
         Ok(Join { fields: fields.clone(), columns, rows: 0 })
     }
 
@@ -76,7 +107,7 @@ fn append_nulls(nulls: &mut NullBufferBuilder, array: &dyn Array) {
 }
 
 impl Joined {
-    fn new(data_type: &DataType, rows: usize) -> Result<Joined, ArrowError> {
+    fn new(data_type: &DataType, rows: usize, texts: &mut impl Iterator<Item = usize>) -> Result<Joined, ArrowError> {
         Ok(match data_type {
             DataType::Boolean => Joined::Boolean(BooleanBuilder::with_capacity(rows)),
             DataType::Int64 => Joined::Int64(Int64Builder::with_capacity(rows)),
@@ -84,15 +115,15 @@ impl Joined {
             DataType::Timestamp(_, _) => {
                 Joined::Timestamp(TimestampMicrosecondBuilder::with_capacity(rows).with_timezone(TIME_ZONE))
             }
-            DataType::Utf8 => Joined::Text(StringBuilder::with_capacity(rows, 0)),
+            DataType::Utf8 => Joined::Text(StringBuilder::with_capacity(rows, texts.next().unwrap_or_default())),
             DataType::List(field) => {
                 let mut offsets = Vec::with_capacity(rows + 1);
                 offsets.push(0);
-                let element = Box::new(Joined::new(field.data_type(), 0)?);
+                let element = Box::new(Joined::new(field.data_type(), 0, texts)?);
                 Joined::List { field: field.clone(), offsets, nulls: NullBufferBuilder::new(rows), element }
             }
             DataType::Struct(fields) => {
-                let members = fields.iter().map(|field| Joined::new(field.data_type(), rows)).collect::<Result<_, _>>()?;
+                let members = fields.iter().map(|field| Joined::new(field.data_type(), rows, texts)).collect::<Result<_, _>>()?;
                 Joined::Struct { fields: fields.clone(), nulls: NullBufferBuilder::new(rows), members, len: 0 }
             }
             other => return Err(ArrowError::SchemaError(format!("no column is of type {other}"))),
@@ -189,7 +220,7 @@ mod tests {
         for length in [1, 3, 40, 100] {
             let pieces: Vec<StructArray> =
                 (0..100).step_by(length).map(|from| whole.slice(from, length.min(100 - from))).collect();
-            let mut join = Join::new(whole.fields(), 0).unwrap();
+            let mut join = Join::new(whole.fields(), &Room::default()).unwrap();
             for piece in &pieces {
                 join.push(piece).unwrap();
             }
@@ -200,8 +231,20 @@ mod tests {
     }
 
     #[test]
+    fn room_is_made_for_what_each_text_column_holds_and_changes_nothing() {
+        let whole = rows(100);
+        let room = Room::of(&whole.slice(10, 60));
+        let text: usize =
+            whole.column_by_name("t").unwrap().as_string::<i32>().iter().skip(10).take(60).flatten().map(str::len).sum();
+        assert_eq!((room.rows, room.texts.as_slice()), (60, [text].as_slice()));
+        let mut join = Join::new(whole.fields(), &room).unwrap();
+        join.push(&whole).unwrap();
+        assert_eq!(join.finish().unwrap(), whole);
+    }
+
+    #[test]
     fn a_piece_of_other_columns_is_refused() {
-        let mut join = Join::new(rows(1).fields(), 0).unwrap();
+        let mut join = Join::new(rows(1).fields(), &Room::default()).unwrap();
         let other: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
         let other = StructArray::from(vec![(Arc::new(Field::new("n", DataType::Utf8, true)), other)]);
         assert!(join.push(&other).is_err());

@@ -161,6 +161,21 @@ impl Shredder {
         self.root.members_of(0, None, &mut scope)
     }
 
+    /// Drops the rows that wait and starts anew. Gives how many values of them were rescued, as [`Shredded`] has it; and, if they are evidence,
+    /// of each whether it is still to be counted.
+    pub fn discard(&mut self) -> (HashMap<String, u64>, Option<Vec<bool>>) {
+        self.root.truncate(0);
+        self.forget_evidence();
+        (std::mem::take(&mut self.rescued), self.straight.as_mut().map(std::mem::take))
+    }
+
+    fn forget_evidence(&mut self) {
+        if self.learnt > 0 {
+            self.root.learn(None, 0);
+            self.learnt = 0;
+        }
+    }
+
     /// The number of rows that wait.
     #[must_use]
     pub fn rows(&self) -> usize {
@@ -172,10 +187,7 @@ impl Shredder {
     /// Fails only where a column passes what 32-bit offsets can address (2 GiB of text in one batch), which the sizes of a batch forbid.
     pub fn finish(&mut self) -> Result<Shredded, arrow::error::ArrowError> {
         let rows = self.root.finish_root()?;
-        if self.learnt > 0 {
-            self.root.learn(None, 0);
-            self.learnt = 0;
-        }
+        self.forget_evidence();
         let straight = self.straight.as_mut().map(std::mem::take);
         Ok(Shredded { rows, straight, rescued: std::mem::take(&mut self.rescued) })
     }

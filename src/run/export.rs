@@ -56,7 +56,7 @@ const LANES: usize = 4;
 /// The most encoded bytes in memory between the workers and S3, whatever the budget: enough for every lane.
 const MOST_BACKLOG: u64 = 64 << 20;
 /// The most of them that wait for full parts in memory; the rest is on scratch.
-const MOST_WAITING: u64 = 16 << 20;
+const MOST_WAITING: u64 = 8 << 20;
 
 /// Everything about a run that its shards share.
 pub struct Export<'a> {

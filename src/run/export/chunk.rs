@@ -130,9 +130,12 @@ pub struct ChunkTable {
 pub enum TableRows {
     /// For Parquet.
     Columns(StructArray),
-    /// For JSON: lines, each with its line feed.
+    /// For JSON; for Parquet, if they are so few that columns would cost more than they hold. Lines, each with its line feed.
     Lines(Arc<Vec<u8>>),
 }
+
+/// Rows of a table in one chunk up to which they are handed on as lines: fewer than these are cheaper read once more than made into columns.
+const FEW_ROWS: usize = 16;
 
 /// A record that is a row, in input order over all tables.
 #[derive(Clone, Copy, Debug)]
@@ -237,6 +240,7 @@ pub struct ChunkReader {
     reader: Reader,
     router: Router,
     shredders: HashMap<TableName, Box<Shredder>>,
+    tape: Tape,
 }
 
 /// How many tables' builders a worker keeps between chunks.
@@ -251,6 +255,7 @@ impl ChunkReader {
             // Rules of its own: a count of owners that all workers share would go from one processor's cache to the other with every record.
             router: Router::new(Arc::new(Rules::clone(&shared.rules))),
             shredders: HashMap::new(),
+            tape: Tape::default(),
             shared,
         }
     }
@@ -320,7 +325,16 @@ impl ChunkReader {
             }
         }
         let all = match table.rows {
-            OpenRows::Columns(mut shredder) => {
+            OpenRows::Columns(mut shredder, lines) if table.lengths.len() <= FEW_ROWS => {
+                let (rescued, straight) = shredder.discard();
+                if let (Some(straight), Some(evidence)) = (straight, &mut table.evidence) {
+                    self.observe_straight(&lines, &straight, evidence)?;
+                }
+                rows.note_rescued(&table.name, rescued);
+                self.shredders.insert((*table.name).clone(), shredder);
+                TableRows::Lines(Arc::new(lines))
+            }
+            OpenRows::Columns(mut shredder, _) => {
                 let shredded = shredder.finish().map_err(|error| {
                     Error::vendor(format!(
                         "a chunk of table `{}` holds more than 2 GiB of text, lower `staging.max_record_bytes`",
@@ -328,13 +342,11 @@ impl ChunkReader {
                     ))
                     .with_source(error)
                 })?;
-                if !shredded.rescued.is_empty() {
-                    rows.rescued.insert((*table.name).clone(), shredded.rescued.into_iter().collect());
-                }
                 if let (Some(straight), Some(evidence)) = (shredded.straight, &mut table.evidence) {
                     let entry = self.shared.book.entry(&table.name)?;
                     evidence.recount(&entry.schema.columns, &shredded.rows, &straight);
                 }
+                rows.note_rescued(&table.name, shredded.rescued);
                 self.shredders.insert((*table.name).clone(), shredder);
                 TableRows::Columns(shredded.rows)
             }
@@ -358,6 +370,25 @@ impl ChunkReader {
             });
         }
         Ok(places)
+    }
+}
+
+impl ChunkReader {
+    /// Counts the rows that went straight: they are few, and have no columns to be counted by.
+    fn observe_straight(&mut self, lines: &[u8], straight: &[bool], evidence: &mut Evidence) -> Result<()> {
+        for (line, _) in lines.split(|byte| *byte == b'\n').zip(straight).filter(|(_, is_straight)| **is_straight) {
+            self.tape.read(line, 0, self.shared.max_depth).map_err(|_| lost_row())?;
+            evidence.observe(&mut self.tape, line);
+        }
+        Ok(())
+    }
+}
+
+impl ChunkRows {
+    fn note_rescued(&mut self, table: &TableName, rescued: HashMap<String, u64>) {
+        if !rescued.is_empty() {
+            self.rescued.insert(table.clone(), rescued.into_iter().collect());
+        }
     }
 }
 
@@ -401,8 +432,8 @@ struct OpenTable {
 }
 
 enum OpenRows {
-    /// In the worker's shredder of that table, which it gets back.
-    Columns(Box<Shredder>),
+    /// In the worker's shredder of that table, which it gets back; and, while they are few, as lines.
+    Columns(Box<Shredder>, Vec<u8>),
     Lines(Vec<u8>),
 }
 
@@ -445,7 +476,7 @@ impl Pass<'_> {
                     let shredder = Shredder::new(&entry.schema).watching(&entry.schema, &self.shared.rules);
                     Box::new(if entry.observes_all { shredder.observing() } else { shredder })
                 };
-                (OpenRows::Columns(shredder.unwrap_or_else(new)), entry.observes_all)
+                (OpenRows::Columns(shredder.unwrap_or_else(new), Vec::new()), entry.observes_all)
             }
         };
         let own = self.tables.len();
@@ -472,11 +503,8 @@ impl Pass<'_> {
         let own = self.open(number)?;
         let table = self.tables.get_mut(own).ok_or_else(lost_row)?;
         match &mut table.rows {
-            OpenRows::Lines(lines) => {
-                lines.extend_from_slice(text);
-                lines.push(b'\n');
-            }
-            OpenRows::Columns(shredder) => {
+            OpenRows::Lines(_) => {}
+            OpenRows::Columns(shredder, _) => {
                 let surprised = shredder.append(tape, text, time);
                 if surprised || table.observes_all {
                     let evidence = match &mut table.evidence {
@@ -493,14 +521,21 @@ impl Pass<'_> {
                 }
             }
         }
-        self.count(own, text.len(), row, day)
+        self.keep(own, text, row, day)
     }
 
-    /// Counts a row that was just added to the chunk's table `own`.
-    fn count(&mut self, own: usize, length: usize, row: Row, day: Day) -> Result<()> {
+    /// Keeps the lines and the count of a row that was just added to the columns, if any, of the chunk's table `own`.
+    fn keep(&mut self, own: usize, text: &[u8], row: Row, day: Day) -> Result<()> {
         let table = self.tables.get_mut(own).ok_or_else(lost_row)?;
         table.days.push(day);
-        table.lengths.push(length + 1);
+        table.lengths.push(text.len() + 1);
+        match &mut table.rows {
+            OpenRows::Columns(_, lines) if table.lengths.len() > FEW_ROWS => *lines = Vec::new(),
+            OpenRows::Columns(_, lines) | OpenRows::Lines(lines) => {
+                lines.extend_from_slice(text);
+                lines.push(b'\n');
+            }
+        }
         self.order.push(OrderedRow { row: Row { table: u32::try_from(own).unwrap_or(u32::MAX), ..row }, day });
         Ok(())
     }
@@ -508,9 +543,12 @@ impl Pass<'_> {
     /// Adds the record straight from its bytes if nothing about it is unusual; whether it did.
     fn add_direct(&mut self, place: Place, text: &[u8], max_depth: usize) -> Option<()> {
         let number = self.folder.or_else(|| self.router.guess(text))?;
-        let own = (*self.numbers.get(number)?)?;
+        if !self.wanted.takes(&self.router.table(number)?.name) {
+            return None;
+        }
+        let own = self.open(number).ok()?;
         let table = self.tables.get_mut(own)?;
-        let OpenRows::Columns(shredder) = &mut table.rows else { return None };
+        let OpenRows::Columns(shredder, _) = &mut table.rows else { return None };
         let is_over = table.is_event && self.shared.closed.get().is_some_and(|open| !open.contains(table.name.as_ref()));
         if is_over {
             return None;
@@ -528,7 +566,7 @@ impl Pass<'_> {
         self.counts.read += 1;
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         let row = Row { table: 0, length, original_length: length, place, identity, is_repaired: false };
-        self.count(own, text.len(), row, day).ok()
+        self.keep(own, text, row, day).ok()
     }
 
     fn rejected(&mut self, place: Place, reason: Reason, original: &[u8], hint: Option<&'static str>) {

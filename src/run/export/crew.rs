@@ -458,7 +458,7 @@ impl Crew {
                 stream.is_ready |= match &step {
                     Step::Rows(Rows::Columns(rows)) if rows.len() < SMALL_ROWS => stream.steps.len() >= SMALL_STEPS,
                     Step::Rows(_) => stream.steps.len() >= LOOSE_STEPS,
-                    Step::EndBatch | Step::EndRowGroup => true,
+                    Step::Pack | Step::EndBatch | Step::EndRowGroup => true,
                 };
                 stream.steps.push_back(step);
                 state.queue(at);
@@ -486,6 +486,7 @@ impl Crew {
         for step in steps {
             match step {
                 Step::Rows(rows) => writer.push(rows)?,
+                Step::Pack => writer.pack()?,
                 Step::EndBatch => writer.end_batch(&mut out)?,
                 Step::EndRowGroup => writer.end_row_group(&mut out)?,
             }

@@ -12,6 +12,7 @@ use super::chunk::{ChunkRows, ChunkRules, TableRows};
 use super::dedupe::Dedupe;
 use super::held::Held;
 use crate::columns::evidence::Evidence;
+use crate::columns::texts::TextShredder;
 use crate::domain::counts::Counts;
 use crate::domain::error::{Error, Result};
 use crate::domain::format::Format;
@@ -23,7 +24,7 @@ use crate::files::roll::Rows;
 const BATCH_ROWS: u64 = 2_048;
 /// Record bytes of a batch, where its rows are large.
 const BATCH_BYTES: u64 = 2 << 20;
-/// Record bytes that may wait in unfinished batches of all tables together; then all batches end.
+/// Record bytes that may wait in unfinished batches of all tables together; then they are packed (or, for JSON, all batches end).
 const WAITING_BYTES: u64 = 16 << 20;
 
 /// What is to be done with a stream, in order.
@@ -31,6 +32,8 @@ const WAITING_BYTES: u64 = 16 << 20;
 pub enum Step {
     /// Add rows.
     Rows(Rows),
+    /// Pack the rows of the unfinished batch: there is much that waits, of all tables together.
+    Pack,
     /// End the batch.
     EndBatch,
     /// End the row group.
@@ -50,7 +53,9 @@ pub struct Stream {
     pub rows: u64,
     /// Bytes of the largest record.
     pub largest_record: u64,
-    waiting_rows: u64,
+    batch_rows: u64,
+    batch_bytes: u64,
+    /// Bytes of the batch that are not packed.
     waiting_bytes: u64,
     group_bytes: u64,
 }
@@ -132,11 +137,23 @@ impl Part {
         })
     }
 
-    /// The rescue column's text of the row where the walk stands.
-    fn rescued(&self, rescue_column: &str) -> Option<&str> {
-        let TableRows::Columns(columns) = &self.rows else { return None };
-        let column = columns.column_by_name(rescue_column)?.as_string_opt::<i32>()?;
-        (self.row < column.len() && column.is_valid(self.row)).then(|| column.value(self.row))
+    /// The pointers of what was rescued in the row where the walk stands; it has `length` bytes with its line feed.
+    fn rescued(&self, length: usize, book: &SchemaBook) -> Result<Vec<String>> {
+        match &self.rows {
+            TableRows::Columns(columns) => {
+                let column = columns.column_by_name(book.rescue_column()).and_then(|column| column.as_string_opt::<i32>());
+                let text = column.filter(|column| self.row < column.len() && column.is_valid(self.row));
+                let text = text.map(|column| column.value(self.row));
+                let pointers = text.and_then(|text| serde_json::from_str::<BTreeMap<String, &RawValue>>(text).ok());
+                Ok(pointers.unwrap_or_default().into_keys().collect())
+            }
+            TableRows::Lines(lines) => {
+                let line = lines.get(self.byte..self.byte + length).unwrap_or_default();
+                let mut again = TextShredder::new(&book.entry(&self.name)?.schema);
+                let shredded = again.push(line).and_then(|()| again.finish());
+                Ok(shredded.map_err(|_| lost())?.rescued.into_keys().collect())
+            }
+        }
     }
 
     /// Passes the row over without handing it on; what came before it must have been taken.
@@ -222,7 +239,7 @@ impl Gather {
                     step(stream, Step::Rows(rows));
                 }
                 if let Some(counts) = rescued.get_mut(part.name.as_ref()) {
-                    forget_rescued(counts, part.rescued(self.book.rescue_column()));
+                    forget_rescued(counts, part.rescued(length, &self.book)?);
                 }
                 part.skip(length);
                 total.duplicates += 1;
@@ -237,17 +254,19 @@ impl Gather {
             let size = u64::from(row.length);
             stream.rows += 1;
             stream.largest_record = stream.largest_record.max(size);
-            stream.waiting_rows += 1;
+            stream.batch_rows += 1;
+            stream.batch_bytes += size;
             stream.waiting_bytes += size;
             stream.group_bytes += size;
             self.waiting_bytes += size;
             self.group_bytes += size;
-            if stream.waiting_rows >= self.batch_rows || stream.waiting_bytes >= BATCH_BYTES {
+            if stream.batch_rows >= self.batch_rows || stream.batch_bytes >= BATCH_BYTES {
                 self.end_batch(at, &mut parts, step);
             }
             if self.waiting_bytes >= WAITING_BYTES {
-                for stream in 0..self.streams.len() {
-                    self.end_batch(stream, &mut parts, step);
+                match self.rules.format {
+                    Format::Parquet => self.pack(&mut parts, step),
+                    Format::Json => (0..self.streams.len()).for_each(|stream| self.end_batch(stream, &mut parts, step)),
                 }
             }
             if self.group_bytes >= self.row_group_size {
@@ -311,7 +330,8 @@ impl Gather {
             day,
             rows: 0,
             largest_record: 0,
-            waiting_rows: 0,
+            batch_rows: 0,
+            batch_bytes: 0,
             waiting_bytes: 0,
             group_bytes: 0,
         });
@@ -321,17 +341,31 @@ impl Gather {
 
     fn end_batch(&mut self, at: usize, parts: &mut [Part], step: &mut impl FnMut(usize, Step)) {
         let Some(stream) = self.streams.get_mut(at) else { return };
-        if stream.waiting_rows == 0 {
+        if stream.batch_rows == 0 {
             return;
         }
         self.waiting_bytes -= stream.waiting_bytes;
-        (stream.waiting_rows, stream.waiting_bytes) = (0, 0);
+        (stream.batch_rows, stream.batch_bytes, stream.waiting_bytes) = (0, 0, 0);
         for part in parts.iter_mut().filter(|part| part.stream == at) {
             if let Some(rows) = part.take() {
                 step(at, Step::Rows(rows));
             }
         }
         step(at, Step::EndBatch);
+    }
+
+    /// Has all that waits packed. Unlike the end of a batch this changes no byte, so it may be left to how much waits of all tables.
+    fn pack(&mut self, parts: &mut [Part], step: &mut impl FnMut(usize, Step)) {
+        for part in parts {
+            if let Some(rows) = part.take() {
+                step(part.stream, Step::Rows(rows));
+            }
+        }
+        for (at, stream) in self.streams.iter_mut().enumerate().filter(|(_, stream)| stream.waiting_bytes > 0) {
+            stream.waiting_bytes = 0;
+            step(at, Step::Pack);
+        }
+        self.waiting_bytes = 0;
     }
 
     fn end_largest_group(&mut self, parts: &mut [Part], step: &mut impl FnMut(usize, Step)) {
@@ -353,9 +387,8 @@ impl Gather {
 }
 
 /// Takes the values of a row that does not land out of its chunk's counts.
-fn forget_rescued(counts: &mut BTreeMap<String, u64>, rescued: Option<&str>) {
-    let pointers = rescued.and_then(|text| serde_json::from_str::<BTreeMap<String, &RawValue>>(text).ok());
-    for pointer in pointers.unwrap_or_default().into_keys() {
+fn forget_rescued(counts: &mut BTreeMap<String, u64>, rescued: Vec<String>) {
+    for pointer in rescued {
         // Beyond the pointers that are told apart, all are counted as one.
         let counted = if counts.contains_key(&pointer) { pointer } else { String::new() };
         if let Some(count) = counts.get_mut(&counted) {
