@@ -28,5 +28,6 @@ pub mod store;
 pub mod trigger;
 
 /// A day is millions of small columns that grow and go; the C library took a tenth of its time for them, and kept more than it needed.
+#[cfg(any(feature = "lambda", feature = "cli"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
