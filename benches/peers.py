@@ -6,8 +6,8 @@
 Each side runs alone, in a process of its own, in turn, and is billed by the kernel for what that process used: CPU (user and system),
 wall time, peak memory. The engines go from files to files; Dayport reads from and writes to its local S3, whose own process is billed
 apart. What Python and the import cost is taken off the engines' bill, and they get the day's schema for nothing. With `--pipeline` the
-pipeline alone goes from files to files as well, on one thread and on two, and stage by stage. Prints the medians as Markdown and writes
-them to a file with the machine's description.
+pipeline alone goes from files to files as well, on one thread and on two, and stage by stage. Prints the medians as Markdown, with the
+goals beside them and what was tried (`tried.md`), and writes them to a file with the machine's description.
 """
 
 import argparse
@@ -329,8 +329,9 @@ STAGES = {
 
 
 def pipeline(command, source, rounds):
-    """What the pipeline costs by itself, from files to files: the sections of the report."""
+    """What the pipeline costs by itself, from files to files: the sections of the report, and the figures that have goals."""
     printed = subprocess.run([*shlex.split(command), "report", source, str(rounds)], check=True, stdout=subprocess.PIPE, text=True).stdout
+    figures = {}
     costs = [json.loads(line) for line in printed.splitlines()]
 
     def middle(key, **wanted):
@@ -349,6 +350,7 @@ def pipeline(command, source, rounds):
                 walls.append(wall)
                 lines.append(f"| {form} | {what} | {threads} | {cpu:.2f} | {wall:.2f} | {peak / 2**20:.0f} | {size / 10**6:.1f} |")
             gains.append(f"{form}, {what}: {walls[0] / walls[1]:.2f}")
+            figures[f"threads-{form}-{what}"] = walls[0] / walls[1]
     lines += ["", f"Two threads against one, by wall time: {'; '.join(gains)}."]
     lines += ["", "## Where the CPU seconds of an ordinary day go", "", "One thread, each stage timed by itself over all objects."]
     for form in ("parquet", "json"):
@@ -360,7 +362,50 @@ def pipeline(command, source, rounds):
         lines.append(f"| all | {whole:.2f} | 100% |")
         check, ready = middle("check", what="stages", format=form), middle("encode_ready", what="stages", format=form)
         encoding = f", encoding of ready batches {ready:.2f}" if ready else ""
+        figures[f"floor-{form}"] = whole / floor
         lines += ["", f"The floor: {floor:.2f} (checking alone {check:.2f}{encoding}). All is {whole / floor:.2f} times the floor."]
+    return lines, figures
+
+
+MB = 10**6
+
+
+def goals(measured, figures):
+    """What each figure should be and is, as a Markdown table: a goal that is not reached is said to be so, and by how much."""
+
+    def ratio(section, what, side, other):
+        bills = measured.get(section, {})
+        return median(bills[side], what) / median(bills[other], what) if side in bills and other in bills else None
+
+    def memory(section):
+        bills = measured.get(section, {}).get("dayport-parquet-ordinary")
+        return median(bills, "memory") / MB if bills else None
+
+    tenfold = memory("tenfold") / memory("parquet") if measured.get("tenfold") and memory("parquet") else None
+    ordinary, first = "dayport-parquet-ordinary", "dayport-parquet-first"
+    rows = [
+        ("Parquet, ordinary day: CPU of ClickHouse's", "<=", 0.45, ratio("parquet", "cpu", ordinary, "chdb-parquet")),
+        ("Parquet, ordinary day: CPU of DuckDB's", "<=", 0.3, ratio("parquet", "cpu", ordinary, "duckdb-parquet")),
+        ("Parquet, ordinary day: CPU of the floor", "<=", 1.3, figures.get("floor-parquet")),
+        ("Parquet, first day: CPU of ClickHouse's", "<=", 0.7, ratio("parquet", "cpu", first, "chdb-parquet")),
+        ("Parquet: bytes of ClickHouse's", "<=", 1.0, ratio("parquet", "size", ordinary, "chdb-parquet")),
+        ("JSON: CPU of ClickHouse's, lines passed through", "<=", 0.8, ratio("json", "cpu", "dayport-json-ordinary", "chdb-lines")),
+        ("JSON: bytes of ClickHouse's, lines passed through", "<=", 1.0, ratio("json", "size", "dayport-json-ordinary", "chdb-lines")),
+        ("JSON: CPU of DuckDB's", "<=", 0.2, ratio("json", "cpu", "dayport-json-ordinary", "duckdb-json")),
+        ("Peak memory, MB: ordinary day", "<=", 256, memory("parquet")),
+        ("Peak memory, MB: many event types", "<=", 256, memory("types")),
+        ("Peak memory: ten times the day, of one day's", "<=", 1.1, tenfold),
+        ("Two threads against one: Parquet, ordinary day", ">=", 1.8, figures.get("threads-parquet-ordinary day")),
+        ("Two threads against one: JSON, ordinary day", ">=", 1.8, figures.get("threads-json-ordinary day")),
+    ]
+    lines = ["", "## The goals", "", "| figure | goal | measured | |", "|---|---:|---:|---|"]
+    for figure, relation, goal, value in rows:
+        if value is None:
+            continue
+        reached = value <= goal if relation == "<=" else value >= goal
+        verdict = "reached" if reached else f"not reached, by {abs(value / goal - 1):.0%}"
+        form = ".0f" if goal >= 100 else ".2f"
+        lines.append(f"| {figure} | {relation} {goal} | {value:{form}} | {verdict} |")
     return lines
 
 
@@ -400,10 +445,12 @@ def run(options, work):
         "registry on an ordinary one. Every side's rows are counted.",
     ]
 
-    def section(title, sides, references):
+    measured = {}
+
+    def section(name, title, sides, references):
         if not sides:
             return
-        bills = compare(sides, options.rounds, work)
+        bills = measured[name] = compare(sides, options.rounds, work)
         report.extend(["", f"## {title}", "", *table(sides, bills, references)])
 
     def ours(form, folder, count, label, ordinary):
@@ -413,24 +460,29 @@ def run(options, work):
         sides = ours("parquet", source, rows, "ordinary day", True) + ours("parquet", source, rows, "first day", False)
         sides += [Engine(engine, "parquet", source, schema, rows) for engine in ("chdb", "duckdb", "polars")]
         sides += [Command(text, source) for text in options.extra]
-        section("Gzip NDJSON to Snappy Parquet, a table per event type", sides, [("chdb-parquet", "ClickHouse"), ("duckdb-parquet", "DuckDB")])
+        section("parquet", "Gzip NDJSON to Snappy Parquet, a table per event type", sides, [("chdb-parquet", "ClickHouse"), ("duckdb-parquet", "DuckDB")])
     if options.json:
         sides = ours("json", source, rows, "ordinary day", True) + ours("json", source, rows, "first day", False)
         peers = (("chdb", "lines"), ("chdb", "json"), ("duckdb", "json"))
         sides += [Engine(engine, form, source, schema, rows) for engine, form in peers]
         references = [("chdb-lines", "ClickHouse, lines"), ("duckdb-json", "DuckDB")]
-        section("Gzip NDJSON to gzip NDJSON, a table per event type", sides, references)
+        section("json", "Gzip NDJSON to gzip NDJSON, a table per event type", sides, references)
     if options.types and dayport:
         many = os.path.join(work, "many")
         interleave(source, many, options.types)
         label = f"{options.types} interleaved event types"
-        section(f"The same day of {label}, Parquet", ours("parquet", many, rows, label, True), [])
+        section("types", f"The same day of {label}, Parquet", ours("parquet", many, rows, label, True), [])
     if options.tenfold and dayport:
         tenfold = os.path.join(work, "tenfold")
         repeat(source, tenfold, 10)
-        section("A day ten times as large, Parquet", ours("parquet", tenfold, rows * 10, "ten times the day", True), [])
+        section("tenfold", "A day ten times as large, Parquet", ours("parquet", tenfold, rows * 10, "ten times the day", True), [])
+    figures = {}
     if options.pipeline:
-        report.extend(pipeline(options.pipeline, source, options.rounds))
+        lines, figures = pipeline(options.pipeline, source, options.rounds)
+        report.extend(lines)
+    report.extend(goals(measured, figures))
+    with open(os.path.join(HERE, "tried.md"), encoding="utf-8") as file:
+        report.extend(["", file.read().rstrip()])
     return report
 
 
