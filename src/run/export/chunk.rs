@@ -16,7 +16,7 @@ use crate::domain::run::Day;
 use crate::domain::table::{SyncMode, TableName};
 use crate::records::json::Tape;
 use crate::records::reader::{Place, Reader, Visit};
-use crate::records::route::{Reason, Routed, Router, Rules};
+use crate::records::route::{Reason, Routed, RoutedTable, Router, Rules};
 
 /// Which records of an object a pass takes.
 #[derive(Clone, Debug)]
@@ -543,16 +543,12 @@ impl Pass<'_> {
     /// Adds the record straight from its bytes if nothing about it is unusual; whether it did.
     fn add_direct(&mut self, place: Place, text: &[u8], max_depth: usize) -> Option<()> {
         let number = self.folder.or_else(|| self.router.guess(text))?;
-        if !self.wanted.takes(&self.router.table(number)?.name) {
+        let table = self.router.table(number)?;
+        if !self.wanted.takes(&table.name) || self.is_over(table) {
             return None;
         }
         let own = self.open(number).ok()?;
-        let table = self.tables.get_mut(own)?;
-        let OpenRows::Columns(shredder, _) = &mut table.rows else { return None };
-        let is_over = table.is_event && self.shared.closed.get().is_some_and(|open| !open.contains(table.name.as_ref()));
-        if is_over {
-            return None;
-        }
+        let OpenRows::Columns(shredder, _) = &mut self.tables.get_mut(own)?.rows else { return None };
         let found = shredder.append_direct(text, max_depth)?;
         let (day, identity) = match self.router.decide(&found, text, self.folder) {
             Routed::Row(route) if route.table == number => (route.day, route.identity),
@@ -569,6 +565,11 @@ impl Pass<'_> {
         self.keep(own, text, row, day).ok()
     }
 
+    /// Whether the run has as many event tables as it may, and this is none of them.
+    fn is_over(&self, table: &RoutedTable) -> bool {
+        table.is_event && self.shared.closed.get().is_some_and(|open| !open.contains(table.name.as_ref()))
+    }
+
     fn rejected(&mut self, place: Place, reason: Reason, original: &[u8], hint: Option<&'static str>) {
         if self.wanted.accounts_for_all() {
             self.counts.read += 1;
@@ -579,7 +580,7 @@ impl Pass<'_> {
 
 impl Visit for Pass<'_> {
     fn direct(&mut self, place: Place, text: &[u8], max_depth: usize) -> bool {
-        self.failure.is_none() && self.add_direct(place, text, max_depth).is_some()
+        self.failure.is_none() && self.shared.format == Format::Parquet && self.add_direct(place, text, max_depth).is_some()
     }
 
     fn record(&mut self, place: Place, tape: &mut Tape, text: &[u8], repaired: bool, original: &[u8]) {
@@ -605,8 +606,7 @@ impl Visit for Pass<'_> {
                     return;
                 }
                 self.counts.repaired += u64::from(repaired);
-                let is_over = table.is_event && self.shared.closed.get().is_some_and(|open| !open.contains(table.name.as_ref()));
-                if is_over {
+                if self.is_over(table) {
                     return self.rejected(place, Reason::TooManyTables, original, None);
                 }
                 self.counts.read += 1;
