@@ -91,6 +91,14 @@ class Template(unittest.TestCase):
             self.assertEqual(RESOURCES[name]["UpdateReplacePolicy"], "Retain", name)
         self.assertEqual(RESOURCES["StateBucket"]["Properties"]["VersioningConfiguration"]["Status"], "Enabled")
 
+    def test_of_the_state_only_what_nobody_reads_again_expires(self):
+        rules = RESOURCES["StateBucket"]["Properties"]["LifecycleConfiguration"]["Rules"]
+        expiring = {rule["Id"]: rule for rule in rules if "ExpirationInDays" in rule}
+        self.assertEqual(list(expiring), ["ids-of-ended-runs"])
+        # `StatePaths::ids`; a run whose uploads are older than seven days is never taken up.
+        self.assertEqual(expiring["ids-of-ended-runs"]["Prefix"], {"Fn::Sub": "${StatePrefix}dedupe/"})
+        self.assertGreater(expiring["ids-of-ended-runs"]["ExpirationInDays"], 7)
+
     def test_the_schedule_hands_over_the_time_in_the_form_of_the_event_file(self):
         schedule = RESOURCES["Function"]["Properties"]["Events"]["Daily"]["Properties"]
         placed = schedule["Input"].replace("<aws.scheduler.scheduled-time>", "2026-01-16T03:00:00Z")
