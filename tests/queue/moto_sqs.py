@@ -1,7 +1,8 @@
-"""moto's server, made quick enough for ten thousand messages: it looks through all of them for each one that is received, deleted or held
-longer, and through its own folder at each request. Its API and what it answers stay as they are.
+"""moto's server, made quick enough for a hundred thousand messages: it looks through all of them for each one that is sent, received, deleted
+or held longer, and through its own folder at each request. Its API and what it answers stay as they are.
 """
 
+import collections.abc
 import sys
 import time
 
@@ -11,8 +12,64 @@ from moto.sqs import models
 from moto.sqs.exceptions import ReceiptHandleIsInvalid
 
 by_receipt = {}
+begin = models.Queue.__init__
 mark_received = models.Message.mark_received
 change_message_visibility = models.SQSBackend.change_message_visibility
+
+
+class Messages(dict):
+    """A queue's messages in their order, each found at once."""
+
+    def append(self, message):
+        self[message] = None
+
+    def remove(self, message):
+        del self[message]
+
+
+class Visible:
+    """Those that can be received, looked at only as far as somebody asks."""
+
+    def __init__(self, queue):
+        self.queue = queue
+
+    def __iter__(self):
+        return (message for message in list(self.queue._messages) if message.visible and not message.delayed)
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+    def __bool__(self):
+        return any(True for _ in self)
+
+
+class Attributes(collections.abc.Mapping):
+    """A queue's attributes, each found out when it is asked for: some are counts of all messages."""
+
+    def __init__(self, queue):
+        self.queue = queue
+
+    def __iter__(self):
+        queue = self.queue
+        yield from queue.BASE_ATTRIBUTES
+        yield from queue.FIFO_ATTRIBUTES if queue.fifo_queue else ()
+        yield from queue.KMS_ATTRIBUTES if queue.kms_master_key_id else ()
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+    def __getitem__(self, name):
+        if name not in list(self):
+            raise KeyError(name)
+        value = getattr(self.queue, models.camelcase_to_underscores(name))
+        if name == "RedrivePolicy" and value:
+            return models.json.dumps(value)
+        return str(value).lower() if isinstance(value, bool) else value
+
+
+def begun(self, *arguments, **named):
+    begin(self, *arguments, **named)
+    self._messages = Messages()
 
 
 def received(self, *arguments, **named):
@@ -28,8 +85,7 @@ def delete(self, receipt_handle):
         raise ReceiptHandleIsInvalid()
     self.pending_messages.discard(message)
     self.deleted_messages.update(message.all_receipt_handles)
-    if message in self._messages:
-        self._messages.remove(message)
+    self._messages.pop(message, None)
 
 
 class One:
@@ -57,6 +113,9 @@ def is_kept(self, queue_name, message):
 modules = list(backends.list_of_moto_modules())
 backends.list_of_moto_modules = lambda: modules
 models.SQSBackend.is_message_valid_based_on_retention_period = is_kept
+models.Queue.__init__ = begun
+models.Queue.messages = property(Visible)
+models.Queue.attributes = property(Attributes)
 models.Message.mark_received = received
 models.Queue.delete_message = delete
 models.SQSBackend.change_message_visibility = change_visibility

@@ -1,6 +1,6 @@
 """A staging queue behind a real SQS API (moto's), drained by the command line into `dayport local`: exact rows, whatever comes twice.
 
-Says MESSAGES=100000 for more; CI sends 1,000, since moto takes minutes to take in ten thousand.
+CI sends 10,000; MESSAGES=100000 sends more.
 """
 
 import collections
@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import lab  # noqa: E402
 from redelivering import redelivering  # noqa: E402
 
-MESSAGES = int(os.environ.get("MESSAGES", "1000"))
+MESSAGES = int(os.environ.get("MESSAGES", "10000"))
 MOTO = pathlib.Path(__file__).resolve().parent / "moto_sqs.py"
 LOGS = lab.ROOT / "target/queue"
 
