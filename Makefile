@@ -29,8 +29,8 @@ test: $(VENV)/tools $(VENV)/lint-tools ## Everything that CI runs (STAGES="clipp
 	@$(PYTHON) scripts/ci.py $(STAGES)
 
 .PHONY: torture
-torture: ## Kill, storm and stall SEEDS=2000 runs each, and count what went wrong (one again: TORTURE_FIRST=its seed SEEDS=1)
-	TORTURE_SEEDS=$(SEEDS) cargo test --locked --test it -- --nocapture --test-threads 1 kills:: stalls:: storms::a_day_that_lands
+torture: $(VENV)/tools ## Kill, stall, race and storm SEEDS=2000 runs each, and sum up what went wrong (one again: TORTURE_FIRST=its seed SEEDS=1)
+	@$(PYTHON) -u scripts/torture.py $(SEEDS)
 
 .PHONY: real
 real: cli $(VENV)/tools ## Land untidy tables that nobody here wrote, and compare every value (needs npm)

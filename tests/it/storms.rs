@@ -86,7 +86,7 @@ async fn stormed(seed: u64, scene: &Scene) -> Tally {
 #[test]
 fn a_day_that_lands_through_a_storm_shows_none_or_right_files_only_and_ends_as_an_undisturbed_one() {
     let all = each_seed("storms", 48, 4, stormed);
-    assert!(all.faults > 5 * all.runs / 2, "{} faults in {} runs are no storm", all.faults, all.runs);
+    assert!(!all.is_telling() || all.faults > 5 * all.runs / 2, "{} faults in {} runs are no storm", all.faults, all.runs);
 }
 
 const FIRST_RUN: Kind = Kind { layout: "permutive", format: "json", is_rerun: false };

@@ -386,10 +386,18 @@ fn difference(is: &Files, should: &Files) -> String {
 /// What a seed came to.
 #[derive(Default)]
 pub(crate) struct Tally {
+    pub(crate) seeds: u64,
     pub(crate) runs: usize,
     pub(crate) kills: usize,
     pub(crate) faults: usize,
     pub(crate) violations: Vec<String>,
+}
+
+impl Tally {
+    /// Whether there were seeds enough for shares to mean something; a few are run to repeat them.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.seeds >= 30
+    }
 }
 
 /// Does `work` on every item, in so many threads with a runtime each.
@@ -428,7 +436,7 @@ pub(crate) fn each_seed(what: &str, usual: u64, threads: usize, each: impl Async
         let kind = kind_of(seed);
         (seed, kind, each(seed, &scenes[&kind]).await)
     });
-    let mut all = Tally::default();
+    let mut all = Tally { seeds: count, ..Tally::default() };
     for (seed, kind, tally) in done {
         all.runs += tally.runs;
         all.kills += tally.kills;
