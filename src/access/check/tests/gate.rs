@@ -160,11 +160,12 @@ const ENCRYPTION: &str = "x-amz-server-side-encryption";
 /// What stands in the way, the destination, the gate's rule, and the steps that have to be named.
 #[rustfmt::skip]
 fn cases() -> Vec<(&'static str, Destination, Rule, &'static [Step])> {
-    use Operation::{AbortMultipartUpload as Abort, CompleteMultipartUpload as Complete, CreateMultipartUpload as Create, DeleteObject as Delete, GetObject as Get, ListObjectsV2 as List, PutObject as Put, UploadPart as Part};
+    use Operation::{AbortMultipartUpload as Abort, CompleteMultipartUpload as Complete, CreateMultipartUpload as Create, DeleteObject as Delete, GetObject as Get, ListMultipartUploads as Uploads, ListObjectsV2 as List, PutObject as Put, UploadPart as Part};
     let pontoon_with_region = Destination { s3_region: Some("us-west-2".to_owned()), ..pontoon() };
     let of_another = Destination { expected_bucket_owner: Some("210987654321".to_owned()), ..destination() };
     let with_acl = Destination { acl: Some("bucket-owner-full-control".to_owned()), ..destination() };
     let with_kms = Destination { encryption: Some(Encryption::Kms(Some(KEY.to_owned()))), ..destination() };
+    let swept = Destination { sweep: true, ..destination() };
     let elsewhere = Destination { s3_bucket: "acme-typo".to_owned(), ..destination() };
     let with_secret = Destination { credentials: Credentials::Secret { secret_arn: SECRET_ARN.to_owned() }, ..destination() };
     vec![
@@ -177,6 +178,8 @@ fn cases() -> Vec<(&'static str, Destination, Rule, &'static [Step])> {
         ("`s3:DeleteObject` is missing, pontoon", pontoon(), |_, operation| if operation == Delete { denied() } else { None }, &[]),
         ("`s3:GetObject` is missing, `verify`", verified(), |seen, operation| if is_customers(seen) && operation == Get { denied() } else { None }, &[Step::Read]),
         ("`s3:ListBucket` is missing, `verify`", verified(), |seen, operation| if is_customers(seen) && operation == List { denied() } else { None }, &[Step::List]),
+        ("nothing, `sweep`", swept.clone(), |_, _| None, &[]),
+        ("`s3:ListBucketMultipartUploads` is missing, `sweep`", swept, |seen, operation| if is_customers(seen) && operation == Uploads { denied() } else { None }, &[Step::Sweep]),
         ("`s3:PutObjectAcl` is missing, `acl`", with_acl, |seen, operation| if operation.begins_an_object() && has(seen, ACL) { denied() } else { None }, &[Step::Create]),
         ("the key's policy lacks us, and S3 does not say so", with_kms.clone(), |seen, _| if has(seen, ENCRYPTION) { denied() } else { None }, &[Step::Encryption]),
         ("the key's policy lacks us, and S3 says so", with_kms.clone(), |seen, _| if has(seen, ENCRYPTION) {
