@@ -299,7 +299,7 @@ pub enum Output {
 /// `dayport quarantine`.
 #[derive(Debug, Subcommand)]
 pub enum QuarantineCommand {
-    /// List the runs that have records in quarantine, with how many and why
+    /// List the runs that have records in quarantine, and the days that have messages of the staging queue, with how many and why
     List(QuarantineListArguments),
     /// Print the quarantined records of a run: where each was staged, why it was held back, and its bytes
     Show(QuarantineShowArguments),

@@ -8,6 +8,7 @@ pub mod book;
 pub mod drain;
 pub mod intake;
 pub mod notification;
+pub mod refused;
 pub mod staged;
 
 #[cfg(test)]

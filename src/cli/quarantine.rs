@@ -1,5 +1,6 @@
 //! `dayport quarantine`: the records that could not be delivered, listed and shown.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ use crate::run::journal::Phase;
 use crate::run::paths::Paths;
 use crate::run::quarantine::replay::{Replay, Replayed};
 use crate::run::quarantine::stored::{RunQuarantine, StoredRecord, read_parts, runs};
+use crate::spool::book::Places;
+use crate::spool::refused::{RefusedMessages, refused_messages};
 
 /// Records that are shown unless it is said how many.
 const USUAL_LIMIT: u64 = 20;
@@ -39,6 +42,8 @@ pub(super) async fn perform(command: &QuarantineCommand, environment: &Environme
 #[derive(Serialize)]
 struct Listed {
     runs: Vec<RunQuarantine>,
+    /// Of the staging queue, which is no destination's own.
+    messages: Vec<RefusedMessages>,
 }
 
 async fn list(arguments: &QuarantineListArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
@@ -53,10 +58,17 @@ async fn list(arguments: &QuarantineListArguments, environment: &Environment, te
     for destination in destinations {
         found.extend(runs(services.state(), &Paths::new(&settings.state, destination), days).await?);
     }
+    let mut messages = Vec::new();
+    if let (Some(queue), None) = (&settings.staging.queue, &arguments.destination) {
+        messages = refused_messages(services.state(), &Places::new(&settings.state, &queue.url), days).await?;
+    }
     match arguments.output {
-        Output::Json => terminal.print(&json_line(&Listed { runs: found })?)?,
-        Output::Text if found.is_empty() => terminal.say("nothing is in quarantine"),
-        Output::Text => terminal.tell(&found.iter().map(run_line).collect::<String>())?,
+        Output::Json => terminal.print(&json_line(&Listed { runs: found, messages })?)?,
+        Output::Text if found.is_empty() && messages.is_empty() => terminal.say("nothing is in quarantine"),
+        Output::Text => {
+            let lines = found.iter().map(run_line).chain(messages.iter().map(messages_line));
+            terminal.tell(&lines.collect::<String>())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -160,14 +172,23 @@ fn run_name(run: &RunQuarantine) -> String {
     format!("{} {} run {}", run.destination, run.date, run.run)
 }
 
+fn told(reasons: &BTreeMap<String, u64>) -> String {
+    reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Where they are is said: what a message held belongs to no destination that could show it.
+fn messages_line(messages: &RefusedMessages) -> String {
+    let RefusedMessages { queue, date, quarantined, reasons, parts } = messages;
+    format!("queue {queue} {date}: {quarantined} messages quarantined: {}\n    {}\n", told(reasons), parts.join("\n    "))
+}
+
 fn run_line(run: &RunQuarantine) -> String {
-    let reasons: Vec<String> = run.reasons.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let state = match run.state {
         Phase::Committed => "committed",
         Phase::Failed => "failed",
         Phase::Planned | Phase::Exporting | Phase::Committing => "under way",
     };
-    format!("{} ({state}): {} quarantined: {}\n", run_name(run), run.quarantined, reasons.join(", "))
+    format!("{} ({state}): {} quarantined: {}\n", run_name(run), run.quarantined, told(&run.reasons))
 }
 
 fn record_text(record: &StoredRecord) -> String {
@@ -198,6 +219,13 @@ mod tests {
             "x".repeat(3000)
         );
         let text = record_text(&StoredRecord::parse(&long).unwrap());
+        let reasons = BTreeMap::from([("not_records".to_owned(), 2)]);
+        let parts = vec!["dayport/spool/q/quarantine/2026-01-15/a.ndjson.gz".to_owned()];
+        let messages =
+            RefusedMessages { queue: "q".to_owned(), date: "2026-01-15".parse().unwrap(), quarantined: 2, reasons, parts };
+        let said =
+            "queue q 2026-01-15: 2 messages quarantined: 2 not_records\n    dayport/spool/q/quarantine/2026-01-15/a.ndjson.gz\n";
+        assert_eq!(messages_line(&messages), said);
         assert!(text.ends_with("x… (70000 bytes in all)\n") && text.len() < 2_100, "{text}");
     }
 }

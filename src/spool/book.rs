@@ -50,7 +50,25 @@ impl Places {
     /// `spool/<queue>/quarantine/<day>/<batch>.ndjson.gz`: messages that can never be delivered.
     #[must_use]
     pub fn quarantine(&self, day: Day, batch: &str) -> String {
-        format!("{}quarantine/{day}/{batch}.ndjson.gz", self.root)
+        format!("{}{day}/{batch}.ndjson.gz", self.quarantines())
+    }
+
+    /// `spool/<queue>/quarantine/`.
+    #[must_use]
+    pub fn quarantines(&self) -> String {
+        format!("{}quarantine/", self.root)
+    }
+
+    /// The day of a key that [`quarantine`](Places::quarantine) gave.
+    #[must_use]
+    pub fn day_of_quarantine(&self, key: &str) -> Option<Day> {
+        key.strip_prefix(&self.quarantines())?.split_once('/')?.0.parse().ok()
+    }
+
+    /// The queue's name.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        self.root.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
     }
 
     fn claim(&self, object: &Reference) -> String {

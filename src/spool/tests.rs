@@ -9,6 +9,7 @@ use serde_json::json;
 use super::book::{Batch, Places, Reference, Taken};
 use super::drain::{Pace, drain};
 use super::intake::{Intake, Report};
+use super::refused::refused_messages;
 use super::staged::SpooledStaging;
 use crate::config::{Environment, parse};
 use crate::domain::error::{Error, Kind, Result};
@@ -151,6 +152,12 @@ async fn every_form_is_spooled_for_its_day_and_the_hopeless_is_quarantined() {
     let reasons: Vec<String> = world.quarantined().iter().map(|line| format!("{}: {}", line["reason"], line["text"])).collect();
     assert!(reasons.contains(&"\"not_records\": \"hello\\nworld\"".to_owned()), "{reasons:?}");
     assert_eq!(reasons.len(), 2);
+    let all = refused_messages(&world.state, &world.places, (None, None)).await.unwrap();
+    let reasons = BTreeMap::from([("not_records".to_owned(), 1), ("outside_staging".to_owned(), 1)]);
+    assert_eq!((all.len(), all[0].queue.as_str(), all[0].date, all[0].quarantined), (1, "events", day("2026-01-15"), 2));
+    assert_eq!((&all[0].reasons, all[0].parts.len()), (&reasons, 1));
+    let later = (Some(day("2026-01-16")), None);
+    assert_eq!(refused_messages(&world.state, &world.places, later).await.unwrap(), []);
 }
 
 #[tokio::test]
