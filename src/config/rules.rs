@@ -43,6 +43,12 @@ pub(super) fn check(report: &Report<'_>, settings: &Settings, origins: &Origins,
     check_places(report, settings, origins);
     check_organizations(report, settings, origins);
     check_file_sizes(report, settings, origins);
+    let queue = settings.staging.queue.as_ref().map(|queue| queue.url.as_str());
+    if queue.is_some() && queue == settings.run.work_queue_url.as_deref() {
+        // Each would take the other's messages for garbage, and the staging queue's are deleted.
+        let message = "`work_queue_url` in `[run]` is the `sqs_queue_url` of `[staging]`, give each a queue of its own";
+        report.add(origins.run.at, message.to_owned());
+    }
     if origins.run.sound && origins.staging.sound && origins.parquet.sound {
         let (budget, least) = (settings.run.memory_budget, minimum_memory(settings));
         if budget < least {

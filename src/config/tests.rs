@@ -636,6 +636,10 @@ fn a_staging_queue_is_read_one_way_and_lets_the_prefix_be_without_a_day() {
             in_staging(&format!("{queue}sqs_mode = \"both\"")),
             "4: `sqs_mode` in `[staging]` is `both`, write `\"drain\"` or `\"trigger\"`",
         ),
+        (
+            format!("{}[run]\nwork_queue_url = \"{url}\"\n", in_staging(&queue)),
+            "12: `work_queue_url` in `[run]` is the `sqs_queue_url` of `[staging]`, give each a queue of its own",
+        ),
     ]);
 }
 
