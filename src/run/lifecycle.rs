@@ -2,7 +2,7 @@
 
 use super::clock::Clock as _;
 use super::commit::roll_forward;
-use super::head::Begun;
+use super::head::{Begun, Head};
 use super::lease::{Acquired, acquire};
 use super::testing::{Answer, Staged, World, day};
 use crate::domain::error::Kind;
@@ -306,8 +306,9 @@ async fn prepared(layout: &str, is_rerun: bool) -> World {
     world
 }
 
-/// Fails the nth call to one of the two buckets, for every n, then runs again, and compares with a clean run.
-async fn sweep(layout: &str, is_rerun: bool, at_customer: bool, fault: Fault, dies: bool) -> usize {
+/// Fails the nth call to one of the two buckets, for every n, then runs again, and compares with a clean run. With `twice` the run after it
+/// dies as well, at a call of either bucket that follows from n and that number.
+async fn sweep(layout: &str, is_rerun: bool, at_customer: bool, fault: Fault, dies: bool, twice: Option<usize>) -> usize {
     let (force, staged) = if is_rerun { (Some("again"), fewer()) } else { (None, first_day()) };
     let clean = prepared(layout, is_rerun).await;
     let before = clean.customer.objects();
@@ -324,12 +325,26 @@ async fn sweep(layout: &str, is_rerun: bool, at_customer: bool, fault: Fault, di
         let first = world.invoke("first", "2026-01-15", force, &staged).await;
         let was_struck = target.call_count() - calls_before >= nth;
         target.heal();
-        let what = format!("{layout}, rerun {is_rerun}, customer {at_customer}, {fault:?}, dies {dies}, call {nth}: {first:?}");
-        let head = world.head();
-        let is_recorded = head.open.get(&day("2026-01-15")).is_some_and(|open| open.commit.is_some());
-        let is_done = head.commits.get(&day("2026-01-15")) == clean.head().commits.get(&day("2026-01-15"));
-        if !is_recorded && !is_done {
-            assert_eq!(world.customer.objects(), before, "nothing can be seen before the commit is recorded: {what}");
+        let mut what =
+            format!("{layout}, rerun {is_rerun}, customer {at_customer}, {fault:?}, dies {dies}, call {nth}: {first:?}");
+        let shows_nothing_early = |what: &str| {
+            let head = world.head();
+            let is_recorded = head.open.get(&day("2026-01-15")).is_some_and(|open| open.commit.is_some());
+            let done =
+                |head: &Head| head.commits.get(&day("2026-01-15")).map(|done| (done.commit.generation, done.forces.clone()));
+            if !is_recorded && done(&head) != done(&clean.head()) {
+                assert_eq!(world.customer.objects(), before, "nothing can be seen before the commit is recorded: {what}");
+            }
+        };
+        shows_nothing_early(&what);
+        if let Some(other) = twice {
+            let target = if (nth + other).is_multiple_of(2) { &world.customer } else { &world.state };
+            let call = 1 + (nth * 5 + other * 11) % 40;
+            target.die_on(call, if other.is_multiple_of(2) { Fault::Before } else { Fault::After });
+            let between = world.invoke("between", "2026-01-15", force, &staged).await;
+            target.heal();
+            what = format!("{what}, then call {call} of {other}: {between:?}");
+            shows_nothing_early(&what);
         }
         let second = world.invoke("second", "2026-01-15", force, &staged).await;
         assert!(matches!(second, Ok(Answer::Committed(_) | Answer::Already(_))), "{what}, then {second:?}");
@@ -365,9 +380,24 @@ async fn any_one_call_may_fail_or_be_the_last_and_running_again_gives_what_a_cle
             for at_customer in [false, true] {
                 for fault in [Fault::Before, Fault::After] {
                     for dies in [false, true] {
-                        let calls = sweep(layout, is_rerun, at_customer, fault, dies).await;
+                        let calls = sweep(layout, is_rerun, at_customer, fault, dies, None).await;
                         assert!(calls > 10, "a run makes more than {calls} calls");
                     }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_dies_and_whose_successor_dies_as_well_still_comes_to_what_a_clean_one_gives() {
+    for layout in ["permutive", "pontoon"] {
+        for is_rerun in [false, true] {
+            for at_customer in [false, true] {
+                for twice in 0..4 {
+                    let fault = if twice < 2 { Fault::Before } else { Fault::After };
+                    let calls = sweep(layout, is_rerun, at_customer, fault, true, Some(twice)).await;
+                    assert!(calls > 10, "a run makes more than {calls} calls");
                 }
             }
         }
