@@ -93,18 +93,9 @@ impl Services {
         }
     }
 
-    /// Services over the configuration at `place` (a path, or `s3://bucket/key`), or else where the environment says that it is.
-    ///
-    /// Fails with kind `Vendor` where there is none, or with every mistake in it.
+    /// Services over the configuration at `place`, as [`settings_at`] reads it.
     pub async fn load(place: Option<&str>, clients: &Clients, environment: &Environment) -> Result<Services> {
-        let Some(place) = place.or(environment.config.as_deref()) else {
-            return Err(Error::vendor(format!(
-                "no configuration is named, set `{}` to its path or `s3://bucket/key` (the command also takes `--config`)",
-                variable::CONFIG
-            )));
-        };
-        let text = read_configuration(place, clients).await?;
-        let settings = config::parse(&text, environment)?;
+        let settings = settings_at(place, environment, std::future::ready(clients.clone())).await?;
         Ok(Services::new(settings, clients, environment))
     }
 
@@ -173,14 +164,32 @@ fn panic_on_object(environment: &Environment) -> Option<String> {
     part.map(str::to_owned)
 }
 
-async fn read_configuration(place: &str, clients: &Clients) -> Result<String> {
+/// The settings of the configuration at `place` (a path, or `s3://bucket/key`), or else where the environment says that it is. Only one in a
+/// bucket needs `clients`, and with them a network.
+///
+/// Fails with kind `Vendor` where there is none, or with every mistake in it.
+pub async fn settings_at(
+    place: Option<&str>,
+    environment: &Environment,
+    clients: impl Future<Output = Clients>,
+) -> Result<Settings> {
+    let Some(place) = place.or(environment.config.as_deref()) else {
+        return Err(Error::vendor(format!(
+            "no configuration is named, set `{}` to its path or `s3://bucket/key` (the command also takes `--config`)",
+            variable::CONFIG
+        )));
+    };
+    config::parse(&read_configuration(place, clients).await?, environment)
+}
+
+async fn read_configuration(place: &str, clients: impl Future<Output = Clients>) -> Result<String> {
     let bytes = match config::split_s3_url(place)? {
         None => std::fs::read(place).map_err(|error| {
             Error::vendor(format!("the configuration `{place}` could not be read, name a file that is there")).with_source(error)
         })?,
         Some((bucket, key)) => {
             let address = Address { bucket: bucket.to_owned(), region: None, path_style: false };
-            let bucket = clients.bucket(&address, None, RequestOptions::default(), Side::Vendor);
+            let bucket = clients.await.bucket(&address, None, RequestOptions::default(), Side::Vendor);
             let found =
                 Box::pin(bucket.read_small(key)).await.map_err(|error| error.context("the configuration could not be read"))?;
             let missing = || Error::vendor(format!("there is no configuration at `{place}`, put `dayport.toml` there"));

@@ -2,15 +2,17 @@
 
 use std::process::ExitCode;
 
-use super::{Outcome, PolicyArguments, PolicyOutput, Terminal, load};
+use super::{Outcome, PolicyArguments, PolicyOutput, Terminal};
 use crate::access::policy::{self, Wanted};
 use crate::config::Environment;
 use crate::domain::error::Error;
-use crate::handler::named;
+use crate::handler::{named, settings_at};
+use crate::store::s3::{Clients, Retries};
 
 pub(super) async fn print(arguments: &PolicyArguments, environment: &Environment, terminal: &Terminal) -> Outcome {
-    let services = load(arguments.config.as_deref(), environment).await?;
-    let settings = services.settings();
+    // Who reads policies may have no account at hand, nor a network: nothing is asked for a region or credentials.
+    let clients = Clients::from_environment(Retries::default());
+    let settings = Box::pin(settings_at(arguments.config.as_deref(), environment, clients)).await?;
     let destination = named(&arguments.destination, &settings.destinations)?;
     let theirs = match &arguments.merge {
         None => None,

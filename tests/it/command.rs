@@ -166,6 +166,26 @@ fn local_says_what_to_export_and_ends_in_order_when_it_is_told_to() {
     }
 }
 
+#[test]
+fn a_policy_is_printed_without_account_region_or_network() {
+    // It used to ask the machine's metadata service for a region, and warned of what it did not need.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dayport.toml");
+    std::fs::write(&path, CONFIGURATION).unwrap();
+    let metadata = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    metadata.set_nonblocking(true).unwrap();
+    let endpoint = format!("http://{}", metadata.local_addr().unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dayport"));
+    command.args(["policy", "acme", "--principal", "arn:aws:iam::999988887777:role/dayport", "--config"]).arg(&path);
+    command.env_clear().env("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let (out, err) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_eq!(status.code(), Some(0), "{err}");
+    assert!(serde_json::from_str::<Value>(&out).unwrap()["Statement"].is_array(), "{out}");
+    assert!(!err.contains("WARN"), "{err}");
+    assert_eq!(metadata.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "nobody was asked");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_interrupted_keeps_what_is_done_and_the_next_one_goes_on() {
     let mut lab = Lab::new().await;
