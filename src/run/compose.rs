@@ -166,14 +166,14 @@ pub fn compose(composition: Composition<'_>) -> Result<CommitDocument> {
 
     let mut notes = Vec::new();
     for (tables, why) in [(&plan.snapshots_without_files, Stays::NothingStaged), (&plan.snapshots_left, Stays::LaterDay)] {
-        notes.extend(tables.iter().map(|table| why.note(table)));
+        notes.extend(tables.iter().filter_map(|table| why.note(table, head)));
     }
     let mut swaps = BTreeMap::new();
     if layout.replaces_snapshots() {
         for shard in &mut shards {
             let Some(table) = shard.snapshot.clone() else { continue };
             if let Some(why) = stays(shard, &table, head, day, settings, destination) {
-                notes.push(why.note(&table));
+                notes.extend(why.note(&table, head));
                 leave(shard);
                 continue;
             }
@@ -273,14 +273,18 @@ enum Stays {
 }
 
 impl Stays {
-    fn note(self, table: &TableName) -> String {
+    /// What is said of it. A table that never landed is one that the vendor does not stage: that is no news.
+    fn note(self, table: &TableName, head: &Head) -> Option<String> {
+        if matches!(self, Stays::NothingStaged) && !head.snapshots.contains_key(table) {
+            return None;
+        }
         let why = match self {
             Stays::NothingStaged => "nothing was staged for it",
             Stays::LaterDay => "what stands is of a later day",
             Stays::NoRows => "what was staged for it has no rows, and `allow_empty_snapshot` is not set",
             Stays::TooManyQuarantined => "more of its records are quarantined than `run.max_quarantine_ratio` allows",
         };
-        format!("snapshot table `{table}` stays as it stands: {why}")
+        Some(format!("snapshot table `{table}` stays as it stands: {why}"))
     }
 }
 
