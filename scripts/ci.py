@@ -89,7 +89,9 @@ def stages():
                # What is dead without the rest is seen in the build that goes without it: the function, the core.
                [*clippy, "--no-default-features", "--features", "lambda", "--bins", "--", "-D", "warnings"],
                [*clippy, "--no-default-features", "--lib", "--", "-D", "warnings"]], minutes=30),
-        Stage("tests", "cargo test", [["cargo", "test", "--locked", "--", "--show-output"]], minutes=40, count=count_cargo),
+        Stage("build", "cargo test --no-run", [["cargo", "test", "--locked", "--no-run"]], minutes=30),
+        Stage("tests", "cargo test", [["cargo", "test", "--locked", "--", "--show-output"]], needs=("build",), minutes=25,
+              count=count_cargo),
         Stage("cli", "cargo build --release", [["cargo", "build", "--locked", "--release", "--bin", "dayport"]], minutes=30),
         Stage("artefact", "cargo lambda build, sam build",
               [["cargo", "lambda", "build", "--locked", "--release", "--bin", "dayport-lambda"],
@@ -182,6 +184,21 @@ def main():
     close(chosen)
 
 
+def blame(log, most=6):
+    """Of a failed stage's log, the lines that name what failed: whoever sees only the end of the output must not have to guess.
+
+    Of cargo's tests those that failed, else those that were begun long ago and never ended; of anything else its last lines.
+    """
+    named = re.findall(r"^test (\S+) \.\.\. FAILED", log, re.MULTILINE)
+    named += re.findall(r"^(?:FAIL|ERROR): (.*)", log, re.MULTILINE)
+    ended = set(re.findall(r"^test (\S+) \.\.\. ", log, re.MULTILINE))
+    slow = re.findall(r"^test (\S+) has been running for over", log, re.MULTILINE)
+    named += [f"{test} did not end" for test in slow if test not in ended]
+    if named:
+        return named[:most] + ([f"and {len(named) - most} more"] if len(named) > most else [])
+    return [line for line in log.splitlines() if line.strip()][-3:]
+
+
 def judge(stage, good):
     log = (LOGS / f"{stage.name}.log").read_text(errors="replace")
     stage.passed, stage.failed = stage.count(log) if stage.count else (int(good), int(not good))
@@ -197,6 +214,10 @@ def close(chosen):
     for stage in chosen:
         print(f"{stage.name:<10}{stage.seconds:>7.0f} s  {stage.passed:>5} passed {stage.failed:>3} failed  {stage.state}")
     print(f"{'in all':<10}{sum(stage.seconds for stage in chosen):>7.0f} s\n")
+    for stage in chosen:
+        if stage.state == "FAILED":
+            log = (LOGS / f"{stage.name}.log").read_text(errors="replace")
+            print("\n".join(f"{stage.name}: {line[:200]}" for line in blame(log)) + "\n")
     passed, failed = sum(stage.passed for stage in chosen), sum(stage.failed for stage in chosen)
     skipped = sum(stage.state.startswith("skipped") for stage in chosen)
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""), flush=True)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -26,23 +27,44 @@ const DAY: &str = "2026-01-15";
 struct Halting {
     bucket: MemoryBucket,
     after: usize,
+    /// Only the objects whose keys contain this.
+    of: &'static str,
+    /// For so long; else for ever.
+    pause: Option<Duration>,
+}
+
+impl Halting {
+    fn new(world: &World, after: usize) -> Halting {
+        Halting { bucket: world.staging.clone(), after, of: "", pause: None }
+    }
 }
 
 struct HaltingBody {
     body: MemoryBody,
     left: usize,
+    pause: Option<Duration>,
+    kept: Bytes,
 }
 
 impl Body for HaltingBody {
     async fn next(&mut self) -> Option<Result<Bytes>> {
         if self.left == 0 {
-            std::future::pending::<()>().await;
+            match self.pause {
+                None => std::future::pending::<()>().await,
+                Some(pause) => tokio::time::sleep(pause).await,
+            }
+            self.left = usize::MAX;
         }
-        let piece = self.body.next().await;
-        if let Some(Ok(bytes)) = &piece {
-            self.left = self.left.saturating_sub(bytes.len());
-        }
-        piece
+        let mut piece = match std::mem::take(&mut self.kept) {
+            none if none.is_empty() => match self.body.next().await {
+                Some(Ok(piece)) => piece,
+                other => return other,
+            },
+            kept => kept,
+        };
+        self.kept = piece.split_off(piece.len().min(self.left));
+        self.left -= piece.len();
+        Some(Ok(piece))
     }
 }
 
@@ -58,7 +80,8 @@ impl Read for Halting {
     type Body = HaltingBody;
 
     async fn read_from(&self, key: &str, offset: u64, etag: &str) -> Result<HaltingBody> {
-        Ok(HaltingBody { body: self.bucket.read_from(key, offset, etag).await?, left: self.after })
+        let left = if key.contains(self.of) { self.after } else { usize::MAX };
+        Ok(HaltingBody { body: self.bucket.read_from(key, offset, etag).await?, left, pause: self.pause, kept: Bytes::new() })
     }
 
     async fn read_small(&self, key: &str) -> Result<Option<(Bytes, String)>> {
@@ -188,7 +211,7 @@ async fn a_shard_that_the_deadline_meets_is_given_up_and_every_upload_that_it_be
     }
     world.stage_on(DAY, "a.ndjson", &text);
 
-    let halting = Halting { bucket: world.staging.clone(), after: text.len() - 1000 };
+    let halting = Halting::new(&world, text.len() - 1000);
     // Given up after half a second; an upload's beginning may take a second more, and takes most of it.
     let slow = SlowToAnswer(&world.customer, Duration::from_millis(700));
     let answer = world.call_on(&halting, &slow, Call { millis_left: &|| Some(2_500), ..Call::of(DAY) }).await;
@@ -210,7 +233,7 @@ async fn a_shard_that_the_deadline_meets_is_given_up_and_every_upload_that_it_be
 async fn an_object_that_no_invocation_gets_through_is_the_vendors_to_mend_and_lands_once_it_is() {
     let mut world = staged("format = \"json\"");
     world.settings.run.deadline_margin = Duration::from_millis(100);
-    let halting = Halting { bucket: world.staging.clone(), after: 0 };
+    let halting = Halting::new(&world, 0);
     let mut answers = Vec::new();
     for _ in 0..3 {
         answers.push(world.call_on(&halting, &world.customer, Call { millis_left: &|| Some(200), ..Call::of(DAY) }).await);
@@ -228,9 +251,29 @@ async fn an_object_that_no_invocation_gets_through_is_the_vendors_to_mend_and_la
 async fn an_invocation_that_had_no_more_than_a_rest_of_time_proves_nothing_of_an_objects_size() {
     let mut world = staged("format = \"json\"");
     world.settings.run.deadline_margin = Duration::from_millis(100);
-    let halting = Halting { bucket: world.staging.clone(), after: 0 };
+    let halting = Halting::new(&world, 0);
     for _ in 0..4 {
         let answer = world.call_on(&halting, &world.customer, Call { millis_left: &|| Some(150), ..Call::of(DAY) }).await;
         assert_eq!(answer.state, RunOutcome::Continued, "{answer:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_whose_rest_comes_after_all_others_is_waited_for_and_nothing_else() {
+    // Eight workers that found room at once had more chunks of the later objects between them than there was room for; the first one, for
+    // which they all waited, then had none either, and the run never ended.
+    let mut world = World::new("format = \"json\"", "");
+    (world.settings.run.threads, world.settings.run.chunk_bytes) = (8, 256 << 10);
+    let long = "x".repeat(16 << 10);
+    let body = format!("{{\"event_name\":\"a\",\"time\":\"2026-01-15T10:00:00Z\",\"text\":\"{long}\"}}\n").repeat(100);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(body.as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    for object in 'a'..='h' {
+        world.staging.insert(&format!("events/{DAY}/{object}.ndjson.gz"), packed.clone());
+    }
+    let halting = Halting { of: "/a.ndjson", pause: Some(Duration::from_secs(2)), ..Halting::new(&world, 100) };
+    let run = world.call_on(&halting, &world.customer, Call::of(DAY));
+    let answer = tokio::time::timeout(Duration::from_mins(1), run).await.expect("it ends");
+    assert_eq!((answer.state, answer.counts.delivered), (RunOutcome::Committed, 800), "{answer:?}");
 }

@@ -21,6 +21,8 @@ use crate::files::roll::{Piece, Recipe, RollingFile, Rows};
 
 /// Staged bytes of one object that wait to be unpacked.
 const INPUT_BYTES: usize = 512 << 10;
+/// Chunks that the object that comes next may have in memory when there is no room for more.
+const HEAD_CHUNKS: usize = 2;
 
 /// Pieces of rows that wait for the end of their batch before they are handed to the stream's file, if they are not small.
 const LOOSE_STEPS: usize = 15;
@@ -85,6 +87,8 @@ struct ObjectState {
     unpacker: Option<Box<Unpacker>>,
     is_begun: bool,
     is_done: bool,
+    /// Its chunks that are not gathered yet.
+    chunks: usize,
 }
 
 struct StreamState {
@@ -315,6 +319,9 @@ impl Crew {
         if state.gather.is_some() && state.results.contains_key(&state.next) {
             let mut chunks = Vec::new();
             while let Some(chunk) = state.results.remove(&state.next) {
+                if let Some(object) = state.objects.get_mut(chunk.object) {
+                    object.chunks -= 1;
+                }
                 state.next = if chunk.last { (chunk.object + 1, 0) } else { (chunk.object, chunk.number + 1) };
                 chunks.push(chunk);
             }
@@ -329,13 +336,14 @@ impl Crew {
         }
         let (head, chunks) = (state.next.0, state.chunks);
         for at in state.first_unfinished..state.objects.len() {
-            // The object that comes next always gets on, so that the others' chunks can't block it.
-            let may = if at == head { chunks < self.rules.most_chunks + 2 } else { chunks < self.rules.most_chunks };
+            let begun = state.begun;
+            let Some(object) = state.objects.get_mut(at) else { break };
+            // The object that comes next gets on however many chunks the others have, since all of those wait for it. No total would do:
+            // workers that find room at the same time have more chunks between them than there was room for.
+            let may = chunks < self.rules.most_chunks || (at == head && object.chunks < HEAD_CHUNKS);
             if !may {
                 break;
             }
-            let begun = state.begun;
-            let Some(object) = state.objects.get_mut(at) else { break };
             if !object.is_begun {
                 // Each costs a buffer, and more than one a worker gains nothing.
                 if object.input.is_empty() && !object.is_complete || begun >= self.rules.most_objects {
@@ -390,10 +398,12 @@ impl Crew {
         state.unpacking -= 1;
         state.begun -= usize::from(is_done);
         state.chunks += chunks.len();
+        let given = chunks.len();
         for chunk in chunks {
             state.ready.insert((chunk.object, chunk.number), chunk);
         }
         if let Some(object) = state.objects.get_mut(at) {
+            object.chunks += given;
             object.is_done = is_done;
             object.unpacker = (!is_done).then_some(unpacker);
         }
