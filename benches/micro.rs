@@ -16,10 +16,10 @@ use std::sync::OnceLock;
 
 use arrow::array::{Array, RecordBatch};
 use dayport::columns::evidence::{Evidence, Limits};
+use dayport::columns::fields::TypedSchema;
 use dayport::columns::pin::{Given, base_schema, decide};
 use dayport::columns::shred::Shredder;
 use dayport::domain::run::{Day, Transfer};
-use dayport::domain::schema::TableSchema;
 use dayport::files::json::JsonFile;
 use dayport::files::roll::{Recipe, RollingFile, Rows};
 use dayport::records::decode::{DecodeLimits, Decoder};
@@ -43,7 +43,7 @@ const START: Place = Place { line: 1, offset: 0 };
 struct Sample {
     packed: Vec<u8>,
     lines: Vec<u8>,
-    schema: TableSchema,
+    schema: TypedSchema,
     rows: RecordBatch,
 }
 
@@ -133,7 +133,7 @@ fn sample() -> &'static Sample {
         let base = base_schema(None, &given).unwrap();
         let mut observe = Observe(Evidence::new(&base, Limits { max_columns: 2000, max_fields: 200, max_column_depth: 12 }));
         reader().read(&lines, START, &mut observe);
-        let schema = decide(&base, &observe.0, None, "_rescued_data", day);
+        let schema = TypedSchema::new(decide(&base, &observe.0, None, "_rescued_data", day));
         let mut shred = Shred(Shredder::new(&schema));
         reader().read(&lines, START, &mut shred);
         let rows = shred.0.finish().unwrap().rows.into();

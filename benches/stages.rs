@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, AsArray, RecordBatch, StructArray};
 use bytes::Bytes;
-use dayport::columns::fields::arrow_schema;
 use dayport::columns::pin::{decide, versioned};
 use dayport::domain::format::Format;
 use dayport::domain::run::{Day, Transfer};
@@ -234,7 +233,7 @@ impl Bench<'_> {
         }
         let schema = &book.entry(table).unwrap().schema;
         let recipe = Recipe::parquet(schema, vec!["time".to_owned()], Transfer { started_millis: 0 }).unwrap();
-        let schema = ParquetSchema::new(arrow_schema(schema), ["time".to_owned()]).unwrap();
+        let schema = ParquetSchema::new(Arc::clone(schema.arrow()), ["time".to_owned()]).unwrap();
         (RollingFile::new(recipe, u64::MAX, 0), Some(Ready { schema, waiting: Vec::new(), file: None }))
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use arrow::array::{Array as _, AsArray as _};
 use dayport::columns::evidence::{Evidence, Limits};
+use dayport::columns::fields::TypedSchema;
 use dayport::columns::pin::{Given, base_schema, decide, versioned};
 use dayport::columns::shred::{Shredded, Shredder};
 use dayport::domain::run::Day;
@@ -37,7 +38,7 @@ fn observed(base: &TableSchema, records: &[Vec<u8>]) -> Evidence {
 }
 
 fn shredded(schema: &TableSchema, records: &[Vec<u8>]) -> Shredded {
-    let (mut shredder, mut tape) = (Shredder::new(schema), Tape::default());
+    let (mut shredder, mut tape) = (Shredder::new(&TypedSchema::new(schema.clone())), Tape::default());
     for record in records {
         tape.read(record, 0, MAX_DEPTH).expect("it was read before");
         shredder.append(&mut tape, record, None);

@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, FieldRef, Fields};
 use arrow::error::ArrowError;
 
 use super::evidence::Evidence;
-use super::fields::{TIME_ZONE, field_of};
+use super::fields::{TIME_ZONE, TypedSchema, field_of};
 use super::number::{exact_double, exact_int64, is_fraction};
 use super::rescue::{Path, Rescue};
 use crate::domain::schema::{Column, Role, Type};
@@ -191,10 +191,10 @@ impl Builder {
     }
 
     /// A builder of a whole table: a struct of its columns.
-    pub(crate) fn root(columns: &[Column]) -> Builder {
-        let fields: Fields = columns.iter().map(field_of).collect();
-        let members = Members::new(columns, &fields);
-        let field = arrow::datatypes::Field::new_struct("record", fields, true);
+    pub(crate) fn root(schema: &TypedSchema) -> Builder {
+        let fields = schema.arrow().fields();
+        let members = Members::new(&schema.columns, fields);
+        let field = arrow::datatypes::Field::new_struct("record", Fields::clone(fields), true);
         Builder::of(Arc::new(field), false, Values::Struct(members))
     }
 

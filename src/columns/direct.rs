@@ -281,6 +281,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::columns::evidence::{Evidence, Limits};
+    use crate::columns::fields::TypedSchema;
     use crate::columns::pin::{Given, base_schema, decide};
     use crate::columns::shred::{Shredded, Shredder};
     use crate::domain::schema::{Declared, DeclaredType, TableSchema};
@@ -302,7 +303,7 @@ mod tests {
     }
 
     /// The schema that these records get.
-    fn schema_of(records: &[String]) -> TableSchema {
+    fn schema_of(records: &[String]) -> TypedSchema {
         let base = base();
         let mut evidence = Evidence::new(&base, LIMITS);
         let mut tape = Tape::default();
@@ -310,11 +311,11 @@ mod tests {
             tape.read(record.as_bytes(), 0, 64).unwrap();
             evidence.observe(&mut tape, record.as_bytes());
         }
-        decide(&base, &evidence, None, "_rescued_data", "2026-01-15".parse().unwrap())
+        TypedSchema::new(decide(&base, &evidence, None, "_rescued_data", "2026-01-15".parse().unwrap()))
     }
 
     /// What these records come to, straight where that goes, or all by tape; and how many went straight.
-    fn shred(schema: &TableSchema, records: &[String], straight: bool) -> (Shredded, usize) {
+    fn shred(schema: &TypedSchema, records: &[String], straight: bool) -> (Shredded, usize) {
         let mut shredder = Shredder::new(schema);
         let mut tape = Tape::default();
         let mut count = 0;
@@ -330,7 +331,7 @@ mod tests {
         (shredder.finish().unwrap(), count)
     }
 
-    fn count_of(schema: &TableSchema, record: &str) -> usize {
+    fn count_of(schema: &TypedSchema, record: &str) -> usize {
         shred(schema, &[record.to_owned()], true).1
     }
 

@@ -1,6 +1,7 @@
 //! A schema's columns as Arrow fields, with the names, nullability and field ids that Parquet gets.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -26,6 +27,37 @@ pub(crate) fn field_of(column: &Column) -> FieldRef {
     };
     let id = HashMap::from([(FIELD_ID.to_owned(), column.id.to_string())]);
     Arc::new(Field::new(&column.name, data_type, true).with_metadata(id))
+}
+
+/// A table's schema with its Arrow fields, made once for all that write the table.
+///
+/// A field takes half a kilobyte for its id alone, and where there are hundreds of tables each worker has builders of each.
+#[derive(Clone, Debug)]
+pub struct TypedSchema {
+    schema: Arc<TableSchema>,
+    arrow: SchemaRef,
+}
+
+impl TypedSchema {
+    /// The schema with its fields.
+    #[must_use]
+    pub fn new(schema: TableSchema) -> TypedSchema {
+        TypedSchema { arrow: arrow_schema(&schema), schema: Arc::new(schema) }
+    }
+
+    /// The same as Arrow has it.
+    #[must_use]
+    pub fn arrow(&self) -> &SchemaRef {
+        &self.arrow
+    }
+}
+
+impl Deref for TypedSchema {
+    type Target = TableSchema;
+
+    fn deref(&self) -> &TableSchema {
+        &self.schema
+    }
 }
 
 /// The Arrow schema of a table.

@@ -7,6 +7,7 @@ use arrow::array::StructArray;
 use super::builder::{Builder, Fit, Scope};
 use super::direct::Walk;
 use super::evidence::Evidence;
+use super::fields::TypedSchema;
 use super::rescue::Rescue;
 use crate::domain::schema::{Column, Role, TableSchema};
 use crate::records::json::Tape;
@@ -49,10 +50,10 @@ const MOST_POINTERS: usize = 1_000;
 impl Shredder {
     /// A shredder of that schema's columns.
     #[must_use]
-    pub fn new(schema: &TableSchema) -> Shredder {
+    pub fn new(schema: &TypedSchema) -> Shredder {
         let rescue_column = schema.columns.iter().position(|column| column.role == Role::Rescue);
         Shredder {
-            root: Builder::root(&schema.columns),
+            root: Builder::root(schema),
             watch: Vec::new(),
             straight: None,
             learnt: 0,
@@ -226,7 +227,7 @@ mod tests {
             evidence.observe(&mut tape, record.as_bytes());
         }
         let schema = versioned(decide(&base, &evidence, None, "_rescued_data", day()), pinned);
-        let mut shredder = Shredder::new(&schema);
+        let mut shredder = Shredder::new(&TypedSchema::new(schema.clone()));
         for record in records {
             tape.read(record.as_bytes(), 0, 64).unwrap();
             shredder.append(&mut tape, record.as_bytes(), None);
@@ -339,7 +340,7 @@ mod tests {
     fn what_was_not_walked_to_its_end_may_hold_a_new_member_and_says_so() {
         // On an ordinary day only records that surprise are evidence, and these did not: their new members had fewer values than they had.
         let (schema, _) = run(&[r#"{"l":[{"n":5}],"o":{"n":1},"m":[1]}"#]);
-        let mut shredder = Shredder::new(&schema);
+        let mut shredder = Shredder::new(&TypedSchema::new(schema));
         let mut tape = Tape::default();
         for (record, surprises) in [
             (r#"{"l":["x",{"new":1}]}"#, true),

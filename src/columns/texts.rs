@@ -2,8 +2,8 @@
 
 use arrow::error::ArrowError;
 
+use super::fields::TypedSchema;
 use super::shred::{Shredded, Shredder};
-use crate::domain::schema::TableSchema;
 use crate::records::json::Tape;
 
 /// Makes columns of rows that a [`Shredder`] of the same schema took before and gave back as lines.
@@ -19,7 +19,7 @@ pub struct TextShredder {
 impl TextShredder {
     /// For rows of this schema.
     #[must_use]
-    pub fn new(schema: &TableSchema) -> TextShredder {
+    pub fn new(schema: &TypedSchema) -> TextShredder {
         TextShredder { shredder: Shredder::new(schema), tape: Tape::default() }
     }
 

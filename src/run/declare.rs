@@ -15,7 +15,7 @@ use super::registry;
 use crate::columns::pin::{Given, base_schema, versioned};
 use crate::domain::error::{Error, Result};
 use crate::domain::run::Day;
-use crate::domain::schema::Declared;
+use crate::domain::schema::{Declared, TableSchema};
 use crate::domain::settings::{Destination, Settings};
 use crate::domain::table::TableName;
 use crate::store::ports::{Condition, Read, Write};
@@ -63,9 +63,9 @@ where
         None => None,
     };
     let known: HashMap<_, _> = pinned.iter().map(|schema| (table.clone(), Arc::new(schema.clone()))).collect();
-    let base = SchemaBook::new(known, settings, destination.layout, day).entry(table)?.base.clone();
+    let base = Arc::clone(&SchemaBook::new(known, settings, destination.layout, day).entry(table)?.base);
     let parquet = &settings.parquet;
-    let mut grown = base.clone();
+    let mut grown = TableSchema::clone(&base);
     for column in columns {
         let given = Given {
             declared: std::slice::from_ref(column),

@@ -434,7 +434,7 @@ where
             if schemas.files.contains_key(&file.table) {
                 continue;
             }
-            let schema = versioned(book.entry(&file.table)?.schema.clone(), book.pinned(&file.table));
+            let schema = versioned(TableSchema::clone(&book.entry(&file.table)?.schema), book.pinned(&file.table));
             if let Some(next) = next.get(&file.table).filter(|next| next.columns != schema.columns) {
                 schemas.next.insert(file.table.clone(), versioned(next.clone(), Some(&schema)));
             }

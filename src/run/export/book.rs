@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::columns::evidence::Limits;
+use crate::columns::fields::TypedSchema;
 use crate::columns::pin::{Given, base_schema};
 use crate::domain::error::Result;
 use crate::domain::layout::Layout;
@@ -16,9 +17,9 @@ use crate::domain::table::TableName;
 #[derive(Clone, Debug)]
 pub struct TableEntry {
     /// What is pinned and declared: nothing of this can change.
-    pub base: TableSchema,
+    pub base: Arc<TableSchema>,
     /// What the run's files have: `base` and what the run expects beside it.
-    pub schema: TableSchema,
+    pub schema: TypedSchema,
     /// Whether every record is evidence; else only those that surprise.
     pub observes_all: bool,
 }
@@ -94,7 +95,7 @@ impl SchemaBook {
         }
         let base = self.base(table)?;
         let observes_all = self.pinned(table).is_none();
-        let entry = Arc::new(TableEntry { schema: base.clone(), base, observes_all });
+        let entry = Arc::new(TableEntry { schema: TypedSchema::new(base.clone()), base: Arc::new(base), observes_all });
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         Ok(Arc::clone(entries.entry(table.clone()).or_insert(entry)))
     }
@@ -119,7 +120,7 @@ impl SchemaBook {
         let entry = self.entry(table)?;
         let changed = entry.schema.columns != schema.columns;
         let observes_all = self.pinned(table).is_none() || entry.base.columns != schema.columns;
-        let new = Arc::new(TableEntry { base: entry.base.clone(), schema, observes_all });
+        let new = Arc::new(TableEntry { base: Arc::clone(&entry.base), schema: TypedSchema::new(schema), observes_all });
         self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(table.clone(), new);
         Ok(changed)
     }
