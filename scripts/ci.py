@@ -187,7 +187,7 @@ def main():
 def blame(log, most=6):
     """Of a failed stage's log, the lines that name what failed: whoever sees only the end of the output must not have to guess.
 
-    Of cargo's tests those that failed, else those that were begun long ago and never ended; of anything else its last lines.
+    Tests that failed, cargo's and Python's, and those of cargo's that were begun long ago and never ended; where no test is named, the last lines.
     """
     named = re.findall(r"^test (\S+) \.\.\. FAILED", log, re.MULTILINE)
     named += re.findall(r"^(?:FAIL|ERROR): (.*)", log, re.MULTILINE)
